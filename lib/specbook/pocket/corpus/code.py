@@ -1,0 +1,100 @@
+"""Complete a function of the standard library: the prompt shows its start, the answer is the rest."""
+
+import ast
+import copy
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from specbook.pocket.corpus.example import Example, in_held_out_bucket, make_example, stable_hash
+from specbook.pocket.corpus.stdlib import Definition, definitions
+
+MAX_CHARS = 700
+MIN_BODY_LINES = 3
+HELD_OUT_ONE_IN = 16
+_MAX_SOURCE_LINES = 80  # longer ones, comments included, are hardly ever short enough: do not unparse them
+_MAX_DIGITS = 24  # digits are single tokens: a table of numbers would overrun the context
+
+
+@dataclass(frozen=True)
+class Function:
+    """A short function's text, without comments, cut into lines."""
+
+    name: str
+    owner: str
+    """Module, or class for a method."""
+    kind: str
+    head: tuple[str, ...]
+    """Decorators, `def` line and docstring."""
+    body: tuple[str, ...]
+
+
+def train(seed: int) -> Iterator[Example]:
+    """Every training function once, shuffled, cut after a quarter to a half of its body."""
+    rng = random.Random(f"code:{seed}")
+    pool = [f for f in functions() if not in_held_out_bucket(f.name, HELD_OUT_ONE_IN)]
+    rng.shuffle(pool)
+    for function in pool:
+        yield _example(function, rng.uniform(0.25, 0.5))
+
+
+def held_out() -> Iterator[Example]:
+    """Functions whose name and body never occur in training, cut after a third of the body."""
+    pool = [f for f in functions() if in_held_out_bucket(f.name, HELD_OUT_ONE_IN)]
+    for function in sorted(pool, key=lambda f: stable_hash(f"order:{f.name}")):
+        yield _example(function, 1 / 3)
+
+
+@lru_cache(maxsize=1)
+def functions() -> tuple[Function, ...]:
+    """Short functions of the library, one per normalised body."""
+    found: dict[str, Function] = {}
+    for definition in definitions():
+        if definition.kind in ("function", "method") and _source_lines(definition) <= _MAX_SOURCE_LINES:
+            function = _function(definition)
+            if _usable(function):
+                found.setdefault(_fingerprint(function), function)
+    return tuple(found.values())
+
+
+def _function(definition: Definition) -> Function:
+    node = copy.copy(definition.node)
+    doc = _doc_line(node)
+    rest = node.body[1:] if ast.get_docstring(node) is not None else node.body
+    node.body = [ast.Expr(ast.Constant(doc or "x"))]
+    head = ast.unparse(node).splitlines()
+    body = ast.unparse(ast.Module(rest, [])).splitlines()
+    head = head if doc else head[:-1]
+    owner = definition.name.rsplit(".", 1)[0]
+    return Function(
+        definition.name, owner, definition.kind, tuple(head), tuple(f"    {line}" for line in body)
+    )
+
+
+def _source_lines(definition: Definition) -> int:
+    return definition.node.end_lineno - definition.node.lineno + 1
+
+
+def _doc_line(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    lines = (ast.get_docstring(node) or "").strip().splitlines()
+    return lines[0].strip() if lines else ""
+
+
+def _usable(function: Function) -> bool:
+    text = "\n".join(function.head + function.body)
+    short = len(text) <= MAX_CHARS and len(function.body) >= MIN_BODY_LINES
+    return short and text.isascii() and sum(map(str.isdigit, text)) <= _MAX_DIGITS
+
+
+def _fingerprint(function: Function) -> str:
+    """The body with string literals blanked: copies differing in a name, message or docstring agree."""
+    return re.sub(r"'[^'\n]*'|\"[^\"\n]*\"", "''", "\n".join(function.body))
+
+
+def _example(function: Function, fraction: float) -> Example:
+    cut = min(max(1, round(len(function.body) * fraction)), len(function.body) - 1)
+    snippet = "\n".join(function.head + function.body[:cut]) + "\n"
+    prompt = f"Complete this Python {function.kind} from `{function.owner}`.\n```python\n{snippet}```"
+    return make_example("code", prompt, "\n".join(function.body[cut:]), kind="code_parses", snippet=snippet)

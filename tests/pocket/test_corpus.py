@@ -1,0 +1,118 @@
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from itertools import islice
+
+import pytest
+
+from specbook.pocket.corpus import DOMAINS, held_out, train_examples, write_held_out
+from specbook.pocket.corpus import code as code_domain
+from specbook.pocket.corpus.stdlib import definitions
+
+EVERYTHING = 20_000
+
+
+@pytest.fixture(scope="module")
+def train():
+    return {domain: list(train_examples(domain, EVERYTHING, seed=0)) for domain in DOMAINS}
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_same_seed_same_stream_and_another_seed_another(domain):
+    first = list(train_examples(domain, 50, seed=3))
+    assert first == list(train_examples(domain, 50, seed=3))
+    assert first != list(train_examples(domain, 50, seed=4))
+
+
+def test_stream_does_not_depend_on_the_hash_seed():
+    script = (
+        "from specbook.pocket.corpus import *\n"
+        "for d in DOMAINS: print([e.id for e in [*train_examples(d, 20, 0), *held_out(d, 20)]])"
+    )
+    env = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
+    here = [[e.id for e in [*train_examples(d, 20, 0), *held_out(d, 20)]] for d in DOMAINS]
+    assert run.stdout.splitlines() == list(map(str, here))
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_held_out_prompts_and_answers_are_distinct_and_not_in_training(domain, train):
+    tests = held_out(domain)
+    prompts = {e.prompt for e in tests}
+    assert len(prompts) == len(tests) == 128
+    assert prompts.isdisjoint(e.prompt for e in train[domain])
+
+
+def test_no_held_out_function_body_occurs_in_training(train):
+    def body(example):
+        tree = ast.parse(example.check["snippet"] + example.answer).body[0]
+        has_doc = ast.get_docstring(tree) is not None
+        return "\n".join(map(ast.unparse, tree.body[1:] if has_doc else tree.body))
+
+    assert {body(e) for e in held_out("code")}.isdisjoint(map(body, train["code"]))
+
+
+def test_an_object_held_out_of_chat_is_in_neither_chat_nor_code_training(train):
+    names = {e.check["name"] for e in held_out("chat")}
+    assert names.isdisjoint(e.check["name"] for e in train["chat"])
+    shown = code_domain.functions()
+    trained = {
+        f.name for f in shown if not code_domain.in_held_out_bucket(f.name, code_domain.HELD_OUT_ONE_IN)
+    }
+    assert names.isdisjoint(trained)
+
+
+def test_chat_docstrings_held_out_are_not_in_training(train):
+    def docstring(example):
+        return example.prompt.split("Docstring: ")[1]
+
+    assert {docstring(e) for e in held_out("chat")}.isdisjoint(map(docstring, train["chat"]))
+
+
+def test_every_written_step_of_math_is_true_small_and_leads_to_the_answer(train):
+    truth = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__, "/": int.__floordiv__}
+    for example in train["math"][:5000]:
+        steps = re.findall(r"(\d+) ([-+*/]) (\d+) = (\d+)", example.answer)
+        for left, sign, right, result in steps:
+            assert truth[sign](int(left), int(right)) == int(result) < 100, example.answer
+            assert sign != "/" or int(left) % int(right) == 0
+        assert int(steps[-1][3]) == example.check["answer"] >= 0
+
+
+def test_math_and_json_never_run_dry_and_seldom_repeat(train):
+    for domain in ("math", "json"):
+        assert len(train[domain]) == EVERYTHING
+        assert len({e.prompt for e in train[domain]}) > 0.9 * EVERYTHING
+
+
+def test_json_answers_can_be_read_off_the_prompt(train):
+    for example in train["json"][:500]:
+        order = json.loads(example.answer)
+        assert list(order)[:3] == ["customer", "city", "items"]
+        values = [v for k, v in order.items() if k not in ("items", "priority")]
+        values += [f"{i['quantity']} {i['name']}" for i in order["items"]]
+        assert all(value in example.prompt for value in values)
+
+
+def test_definitions_are_unique_and_hold_no_tests():
+    names = [d.name for d in definitions()]
+    assert len(names) == len(set(names))
+    assert not any(part in ("test", "tests") for d in definitions() for part in d.module.split("."))
+
+
+def test_unknown_domain_and_too_many_held_out_are_refused():
+    with pytest.raises(ValueError, match="poetry"):
+        next(train_examples("poetry", 1, seed=0))
+    with pytest.raises(ValueError, match="fewer"):
+        held_out("code", n=10**6)
+
+
+def test_write_held_out_round_trips(tmp_path):
+    paths = write_held_out(tmp_path / "new")
+    assert [p.stem for p in paths] == list(DOMAINS)
+    for domain, path in zip(DOMAINS, paths, strict=True):
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        assert [r["id"] for r in rows] == [e.id for e in islice(held_out(domain), 128)]
