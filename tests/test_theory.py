@@ -1,0 +1,94 @@
+"""Speculation arithmetic: known points, inverses, refusals."""
+
+import numpy as np
+import pytest
+
+from specbook.theory import (
+    alpha_from_acceptance_length,
+    best_k,
+    break_even_acceptance_length,
+    expected_acceptance_length,
+    expected_acceptance_length_joint,
+    speedup,
+    step_cost,
+)
+
+
+@pytest.mark.parametrize(("alpha", "k", "want"), [(0.0, 4, 1.0), (1.0, 4, 5.0), (0.5, 1, 1.5), (0.9, 0, 1.0)])
+def test_expected_acceptance_length_at_known_points(alpha, k, want):
+    assert expected_acceptance_length(alpha, k) == pytest.approx(want)
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.6, 0.9])
+def test_expected_acceptance_length_is_leviathans_closed_form(alpha):
+    assert expected_acceptance_length(alpha, 5) == pytest.approx((1 - alpha**6) / (1 - alpha))
+
+
+def test_iid_acceptance_agrees_with_a_simulation():
+    accepted = np.random.default_rng(0).random((20_000, 5)) < 0.7
+    length = 1 + np.cumprod(accepted, axis=1).sum(axis=1).mean()
+    assert expected_acceptance_length(0.7, 5) == pytest.approx(length, rel=0.02)
+
+
+def test_joint_rates_sum_to_the_length():
+    assert expected_acceptance_length_joint([0.8, 0.5, 0.4]) == pytest.approx(2.7)
+    assert expected_acceptance_length_joint([0.7**i for i in range(1, 6)]) == pytest.approx(
+        expected_acceptance_length(0.7, 5)
+    )
+
+
+@pytest.mark.parametrize(
+    ("k", "parallel", "want"), [(0, False, 1.0), (5, False, 1.5), (5, True, 1.1), (1, True, 1.1)]
+)
+def test_parallel_drafting_pays_for_one_pass(k, parallel, want):
+    assert step_cost(k, 0.1, parallel=parallel) == pytest.approx(want)
+
+
+@pytest.mark.parametrize("verify_cost", [1.0, 1.8])
+@pytest.mark.parametrize("parallel", [True, False])
+def test_at_break_even_the_speedup_is_one(verify_cost, parallel):
+    length = break_even_acceptance_length(5, 0.1, verify_cost, parallel)
+    assert speedup(length, 5, 0.1, verify_cost, parallel) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "draft_cost", "want"), [(0.0, 0.1, 0), (1.0, 0.1, 8), (0.9, 0.0, 8), (0.3, 0.5, 0)]
+)
+def test_best_k_at_the_extremes(alpha, draft_cost, want):
+    assert best_k(alpha, draft_cost, 8) == want
+
+
+def test_best_k_falls_as_drafting_gets_dearer():
+    found = [best_k(0.8, cost, 16) for cost in (0.01, 0.05, 0.2, 0.5)]
+    assert found == sorted(found, reverse=True)
+    assert found[0] > found[-1]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.25, 0.8, 1.0])
+@pytest.mark.parametrize("k", [1, 5, 12])
+def test_alpha_is_recovered_from_the_length(alpha, k):
+    assert alpha_from_acceptance_length(expected_acceptance_length(alpha, k), k) == pytest.approx(
+        alpha, abs=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [
+        (expected_acceptance_length, (1.1, 3)),
+        (expected_acceptance_length, (0.5, -1)),
+        (expected_acceptance_length_joint, ([0.5, 0.6],)),
+        (expected_acceptance_length_joint, ([1.2],)),
+        (expected_acceptance_length_joint, ([0.5, -0.1],)),
+        (step_cost, (3, -0.1)),
+        (step_cost, (3, 0.1, 0.0)),
+        (speedup, (5.1, 4, 0.1)),
+        (speedup, (0.9, 4, 0.1)),
+        (best_k, (0.5, 0.1, -1)),
+        (alpha_from_acceptance_length, (3.5, 2)),
+        (alpha_from_acceptance_length, (1.0, 0)),
+    ],
+)
+def test_impossible_arguments_are_refused(function, args):
+    with pytest.raises(ValueError, match=r"need|lie"):
+        function(*args)
