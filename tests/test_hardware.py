@@ -1,0 +1,153 @@
+"""What the machine is: read from the drivers, and None where they are silent."""
+
+import json
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from specbook import hardware
+from specbook.hardware import PEAKS, Hardware
+
+H200 = "NVIDIA H200, 143771\n"
+
+
+@pytest.fixture
+def command(monkeypatch, tmp_path):
+    """Put a command on an otherwise empty PATH that prints the given text, whatever its arguments."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    def put(name: str, text: str, code: int = 0) -> None:
+        (tmp_path / f"{name}.txt").write_text(text)
+        path = tmp_path / name
+        path.write_text(f'#!/bin/sh\nwhile read -r line; do echo "$line"; done < "$0.txt"\nexit {code}\n')
+        path.chmod(0o755)
+
+    return put
+
+
+def test_a_machine_without_drivers_is_a_cpu_with_unmeasured_peaks(command, monkeypatch):
+    monkeypatch.setattr(hardware, "cpu_model", lambda: "AMD EPYC 9R14 96-Core Processor")
+    monkeypatch.setattr(hardware, "_usable_cores", lambda: 2)
+    found = hardware.detect()
+    assert (found.kind, found.id, found.gpu_count) == ("cpu", "cpu-amd-epyc-9r14-2c", 0)
+    assert (found.peak_flops_per_s, found.peak_bytes_per_s, found.peak_source) == (None, None, None)
+
+
+def test_this_machine_survives_a_round_trip_through_json():
+    found = hardware.detect()
+    assert found.memory_bytes > 2**30
+    assert Hardware.model_validate_json(found.model_dump_json()) == found
+
+
+def test_gpus_are_counted_and_get_their_datasheet_peak(command):
+    command("nvidia-smi", H200 * 8)
+    found = hardware.detect()
+    assert (found.kind, found.id) == ("cuda", "cuda-nvidia-h200-8x")
+    assert (found.gpu_name, found.gpu_count, found.gpu_memory_bytes) == ("NVIDIA H200", 8, 143771 * 2**20)
+    assert found.peak_bytes_per_s == 4.8e12
+    assert found.peak_source.startswith("https://www.nvidia.com/")
+
+
+def test_an_unknown_gpu_has_no_peak(command):
+    command("nvidia-smi", "NVIDIA GeForce RTX 9090, 32768\n")
+    found = hardware.detect()
+    assert found.id == "cuda-nvidia-geforce-rtx-9090-1x"
+    assert (found.peak_flops_per_s, found.peak_bytes_per_s, found.peak_source) == (None, None, None)
+
+
+def test_memory_that_the_driver_does_not_report_is_none(command):
+    command("nvidia-smi", "NVIDIA GB10, [N/A]\n")
+    assert hardware.detect().gpu_memory_bytes is None
+
+
+def test_a_broken_driver_is_no_gpu(command):
+    command("nvidia-smi", "Failed to initialize NVML: Driver/library version mismatch\n", code=18)
+    assert hardware.detect().kind == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("printed", "name"),
+    [("instance-type: trn2.48xlarge\n", "Trainium2"), ("instance-type: inf2.xlarge\n", "Inferentia2")],
+)
+def test_neuron_chips_are_named_by_their_instance(monkeypatch, printed, name):
+    chips = json.dumps([{"neuron_device": i, "nc_count": 4, "memory_size": 96 * 2**30} for i in range(16)])
+    answers = {("neuron-ls", "--json-output"): chips, ("neuron-ls",): printed}
+    monkeypatch.setattr(hardware, "output", lambda *command: answers.get(command))
+    found = hardware.detect()
+    assert (found.kind, found.gpu_name, found.gpu_count) == ("neuron", name, 16)
+    assert found.gpu_memory_bytes == 96 * 2**30
+    assert found.peak_flops_per_s == PEAKS[name].flops_per_s
+
+
+def test_an_unnamed_neuron_chip_has_no_peak(command):
+    command("neuron-ls", json.dumps([{"neuron_device": 0, "memory_size": 2**35}]) + "\n")
+    found = hardware.detect()
+    assert (found.kind, found.gpu_name) == ("neuron", "unknown Neuron chip")
+    assert found.peak_flops_per_s is None
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "not JSON"])
+def test_a_silent_neuron_tool_is_no_chip(command, text):
+    command("neuron-ls", text + "\n")
+    assert hardware.detect().kind == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [
+        ("AMD EPYC", "amd-epyc"),
+        ("Intel(R) Xeon(R) Platinum 8488C", "intel-xeon-platinum-8488c"),
+        ("Intel(R) Xeon(R) CPU @ 2.20GHz", "intel-xeon"),
+        ("AMD Ryzen 7 7840U w/ Radeon 780M Graphics", "amd-ryzen-7-7840u-w-radeon-780m-graphics"),
+        ("Apple M3 Pro", "apple-m3-pro"),
+        ("(R)", "unknown"),
+    ],
+)
+def test_slugs_are_short_and_fit_for_a_folder(name, want):
+    assert hardware.slug(name) == want
+
+
+@pytest.mark.parametrize("peak", PEAKS.values(), ids=PEAKS)
+def test_every_known_peak_is_plausible_and_has_a_source(peak):
+    assert peak.source.startswith("https://")
+    assert 20 < peak.flops_per_s / peak.bytes_per_s < 1000  # the ridge of a roofline, FLOP per byte
+
+
+def test_a_mistyped_field_is_refused():
+    with pytest.raises(ValidationError, match="memory_gb"):
+        Hardware(id="cpu", kind="cpu", cpu_model=None, physical_cores=1, logical_cores=1, memory_gb=8)
+
+
+def test_libiomp_is_looked_for_beside_python(monkeypatch, tmp_path):
+    monkeypatch.setattr(hardware.sys, "prefix", str(tmp_path))
+    assert hardware.find_libiomp() is None
+    library = tmp_path / "lib" / "libiomp5.so"
+    library.parent.mkdir()
+    library.touch()
+    assert hardware.find_libiomp() == library
+
+
+def test_tcmalloc_is_found_without_a_linker_cache(monkeypatch, tmp_path):
+    monkeypatch.setattr(hardware.ctypes.util, "find_library", lambda name: None)
+    monkeypatch.setattr(hardware, "LIBRARY_DIRS", (str(tmp_path),))
+    assert hardware.find_tcmalloc() is None
+    (tmp_path / "libtcmalloc_minimal.so.4").touch()
+    (tmp_path / "libtcmalloc_minimal_debug.so.4").touch()
+    assert hardware.find_tcmalloc() == tmp_path / "libtcmalloc_minimal.so.4"
+
+
+def test_peaks_are_measured_in_flops_and_bytes_per_second(monkeypatch):
+    """A call that takes a known time gives a known peak: the arithmetic, not this machine's speed."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(hardware, "_best_s", lambda action, budget_s: (action(), 0.5)[1])
+    assert hardware._gemm_flops_per_s(torch, 1.0, size=64) == 2 * 64**3 / 0.5
+    assert hardware._memory_bytes_per_s(torch, 1.0, size_bytes=4096) == 2 * 4096 / 0.5
+
+
+def test_the_best_repetition_counts(monkeypatch):
+    ticks = iter([0.0, 3.0, 3.0, 4.0, 4.0, 7.0])
+    monkeypatch.setattr(hardware.time, "perf_counter", lambda: next(ticks))
+    calls: list[Path] = []
+    assert hardware._best_s(lambda: calls.append(Path()), budget_s=5.0) == 1.0
+    assert len(calls) == 4  # one to warm up
