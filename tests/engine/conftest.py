@@ -1,0 +1,99 @@
+"""A real vLLM for the tests marked `engine`, on the pocket model or on one of random weights."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from engine_models import make_model
+from specbook.hardware import Hardware, detect
+
+from specbook import paths
+from specbook.config import Load, Point, Speculation, Target, Traffic
+from specbook.engine.vllm import VllmServer
+
+LIB = Path(__file__).resolve().parents[2] / "lib"
+NGRAM = Speculation(method="ngram", num_speculative_tokens=3, prompt_lookup_min=1, prompt_lookup_max=3)
+
+
+@pytest.fixture(scope="session")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Target:
+    """The dense pocket model when it is there, else two random layers; eager, since that starts faster."""
+    pocket = paths.models_dir() / "pocket-dense"
+    folder = (
+        pocket
+        if (pocket / "config.json").is_file()
+        else make_model(tmp_path_factory.mktemp("model") / "tiny")
+    )
+    return Target(name="tiny", model=str(folder), max_model_len=512, max_num_seqs=8, execution="eager")
+
+
+@pytest.fixture(scope="session")
+def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten prompts that repeat themselves, so that ngram has something to find."""
+    path = tmp_path_factory.mktemp("prompts") / "prompts.jsonl"
+    rows = [{"id": f"p{i}", "domain": "code", "prompt": f"x = {i}\n" * 6} for i in range(10)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture(scope="session")
+def hardware() -> Hardware:
+    """This machine."""
+    return detect()
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Records and logs of one test in its own folder."""
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path / "results"))
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def server(target: Target, tmp_path_factory: pytest.TempPathFactory):
+    """One drafting server for all tests that only ask it something; its API key is `session-secret`."""
+    folder = tmp_path_factory.mktemp("logs")
+    with VllmServer(target, NGRAM, api_key="session-secret", log_dir=folder) as running:
+        yield running
+
+
+@pytest.fixture
+def point(target: Target, prompts: Path):
+    """Builds a small point: `point(concurrency=4)`, `point(request_rate_per_s=8.0)`."""
+
+    def build(
+        speculation: Speculation | None = NGRAM, max_tokens: int = 24, num_requests: int = 12, **load
+    ) -> Point:
+        return Point(
+            chapter="test",
+            target=target,
+            speculation=speculation,
+            traffic=Traffic(domain="code", prompts=str(prompts), max_tokens=max_tokens),
+            load=Load(num_requests=num_requests, num_warmups=2, **load),
+            restart=0,
+        )
+
+    return build
+
+
+@pytest.fixture
+def script(tmp_path: Path):
+    """Starts a Python script as another process, with this package importable."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(source: str) -> subprocess.Popen[str]:
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(LIB), os.environ.get("PYTHONPATH", "")])}
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-c", source], stdout=subprocess.PIPE, text=True, env=env, cwd=tmp_path
+            )
+        )
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()

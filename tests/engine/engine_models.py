@@ -1,0 +1,50 @@
+"""A model of random weights that a real engine can serve: for tests when no pocket model is there."""
+
+import sysconfig
+from pathlib import Path
+
+VOCAB_SIZE = 4096
+CHAT_TEMPLATE = (
+    "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>\\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+
+
+def make_tokenizer(folder: Path) -> None:
+    """Byte-level BPE learnt from the standard library's text."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCAB_SIZE, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    stdlib = Path(sysconfig.get_paths()["stdlib"])
+    tokenizer.train_from_iterator(
+        [p.read_text(errors="replace") for p in sorted(stdlib.glob("[a-e]*.py"))], trainer
+    )
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token=special[0], eos_token=special[2], chat_template=CHAT_TEMPLATE
+    ).save_pretrained(folder)
+
+
+def make_model(folder: Path, layers: int = 2, hidden_size: int = 64) -> Path:
+    """A Qwen3 of random weights, with its tokenizer, in `folder`."""
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=VOCAB_SIZE, hidden_size=hidden_size, intermediate_size=hidden_size * 3,
+        num_hidden_layers=layers, num_attention_heads=hidden_size // 32,
+        num_key_value_heads=hidden_size // 32, head_dim=32, max_position_embeddings=1024,
+        tie_word_embeddings=True, eos_token_id=2, bos_token_id=None, pad_token_id=0, initializer_range=0.2,
+    )  # fmt: skip
+    Qwen3ForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+    make_tokenizer(folder)
+    return folder

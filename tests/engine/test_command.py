@@ -1,0 +1,171 @@
+"""Configuration -> command line and environment, and the checks before a launch; no engine is started."""
+
+import json
+import socket
+import struct
+
+import pytest
+
+from specbook.config import Speculation, Target
+from specbook.engine import checks, log, vllm
+from specbook.errors import ConfigError, EngineError
+
+TARGET = Target(name="tiny", model="org/tiny", max_model_len=512)
+EAGLE3 = Speculation(method="eagle3", num_speculative_tokens=5, model="org/head", parallel_drafting=True)
+
+
+def options(command: list[str]) -> dict[str, str]:
+    """`--name value` pairs; a flag without a value maps to the next flag's name."""
+    return {a: b for a, b in zip(command, [*command[1:], ""], strict=True) if a.startswith("--")}
+
+
+def test_the_command_says_what_the_target_says():
+    got = options(vllm.command(TARGET, None, 8123))
+    want = {
+        "--host": "127.0.0.1", "--port": "8123", "--model": "org/tiny", "--served-model-name": "tiny",
+        "--dtype": "bfloat16", "--max-model-len": "512", "--max-num-seqs": "32", "--seed": "0",
+        "--generation-config": "vllm",
+    }  # fmt: skip
+    assert want.items() <= got.items()
+    assert "--no-enable-prefix-caching" in got
+    assert not {"--speculative-config", "--enforce-eager", "--tensor-parallel-size"} & set(got)
+
+
+def test_options_that_are_off_by_default():
+    changed = {
+        "execution": "eager", "tensor_parallel_size": 4, "quantization": "fp8", "revision": "abc",
+        "extra_args": ("--load-format", "dummy"),
+    }  # fmt: skip
+    command = vllm.command(TARGET.model_copy(update=changed), EAGLE3, 1)
+    got = options(command)
+    assert got["--tensor-parallel-size"] == "4"
+    assert (got["--quantization"], got["--revision"]) == ("fp8", "abc")
+    assert command[-2:] == ["--load-format", "dummy"]
+    assert "--enforce-eager" in got
+    assert json.loads(got["--speculative-config"]) == {
+        "method": "eagle3", "num_speculative_tokens": 5, "model": "org/head", "parallel_drafting": True,
+    }  # fmt: skip
+
+
+def test_environment_takes_and_records_the_callers_engine_variables_but_no_secret(monkeypatch):
+    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "4")
+    monkeypatch.setenv("VLLM_API_KEY", "hush")
+    got = vllm.environment(TARGET, None, "cpu")
+    assert got["VLLM_CPU_KVCACHE_SPACE"] == "4"
+    assert got["VLLM_NO_USAGE_STATS"] == "1"
+    assert "HF_HUB_OFFLINE" not in got  # org/tiny comes from the hub
+    assert "hush" not in got.values()
+
+
+def test_environment_of_an_accelerator_has_nothing_for_processors(monkeypatch):
+    monkeypatch.delenv("VLLM_CPU_KVCACHE_SPACE", raising=False)
+    assert not {"LD_PRELOAD", "VLLM_CPU_KVCACHE_SPACE"} & set(vllm.environment(TARGET, None, "accelerator"))
+
+
+def write_model(folder, vocab_size=4096, hidden_size=64, missing_bytes=0):
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"vocab_size": vocab_size, "hidden_size": hidden_size}))
+    header = json.dumps({"w": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}).encode()
+    (folder / "model.safetensors").write_bytes(
+        struct.pack("<Q", len(header)) + header + b"\0" * (16 - missing_bytes)
+    )
+    return folder
+
+
+def served(folder, **changes):
+    return TARGET.model_copy(update={"model": str(folder), **changes})
+
+
+def test_a_complete_model_passes(tmp_path):
+    checks.check(served(write_model(tmp_path / "m")), None)
+
+
+def test_half_written_weights_are_named_with_both_sizes(tmp_path):
+    with pytest.raises(
+        ConfigError, match=r"model.safetensors is half-written: \d+ bytes, its header says \d+"
+    ):
+        checks.check(served(write_model(tmp_path / "m", missing_bytes=1)), None)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x05", struct.pack("<Q", 1 << 60), struct.pack("<Q", 4) + b"null"]
+)
+def test_weights_that_are_no_safetensors_are_refused(tmp_path, content):
+    (write_model(tmp_path / "m") / "model.safetensors").write_bytes(content)
+    with pytest.raises(ConfigError, match="not a safetensors file"):
+        checks.check(served(tmp_path / "m"), None)
+
+
+def test_missing_shards_and_configs_are_named(tmp_path):
+    folder = write_model(tmp_path / "m")
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"w": "model-00002.safetensors"}}')
+    with pytest.raises(ConfigError, match=r"lacks model-00002\.safetensors"):
+        checks.check(served(folder), None)
+    (folder / "config.json").write_text("{")
+    with pytest.raises(ConfigError, match=r"config\.json is not JSON"):
+        checks.check(served(folder), None)
+    (folder / "config.json").unlink()
+    with pytest.raises(ConfigError, match="holds no model"):
+        checks.check(served(folder), None)
+
+
+def test_a_missing_folder_is_not_taken_for_a_hub_id(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECBOOK_ROOT", str(tmp_path))
+    (tmp_path / "models").mkdir()
+    with pytest.raises(ConfigError, match="model folder models/none does not exist"):
+        checks.check(TARGET.model_copy(update={"model": "models/none"}), None)
+    checks.check(TARGET, None)
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ({"vocab_size": 99}, "vocab_size 99, target t has 4096"),
+        ({"hidden_size": 32}, "hidden_size 32, target t has 64"),
+    ],
+)
+def test_a_head_of_another_target_is_refused_with_both_values(tmp_path, shape, words):
+    target, draft = write_model(tmp_path / "t"), write_model(tmp_path / "d", **shape)
+    head = Speculation(method="eagle3", num_speculative_tokens=2, model=str(draft))
+    with pytest.raises(ConfigError, match=words):
+        checks.check(served(target), head)
+
+
+def test_a_draft_model_may_have_another_hidden_size(tmp_path):
+    target, draft = write_model(tmp_path / "t"), write_model(tmp_path / "d", hidden_size=32)
+    checks.check(
+        served(target), Speculation(method="draft_model", num_speculative_tokens=2, model=str(draft))
+    )
+
+
+def test_k_beyond_the_context_is_refused(tmp_path):
+    short = served(write_model(tmp_path / "m"), max_model_len=16)
+    with pytest.raises(ConfigError, match="num_speculative_tokens 16 exceeds 15"):
+        checks.check(short, Speculation(method="ngram", num_speculative_tokens=16))
+
+
+def test_taken_port_is_named():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(EngineError, match=str(taken.getsockname()[1])):
+            checks.check_port(taken.getsockname()[1])
+    checks.check_port(checks.free_port())
+
+
+LOG = """\
+(APIServer pid=1) INFO 11-21 12:00:00 [api.py:1] hello
+(EngineCore pid=2) ERROR 11-21 12:00:01 [core.py:9] Traceback (most recent call last):
+(EngineCore pid=2) ERROR 11-21 12:00:01 [core.py:9]   File "core.py", line 9, in run
+(EngineCore pid=2) ERROR 11-21 12:00:01 [core.py:9] ValueError: 3 heads cannot be split in 2
+(APIServer pid=1) RuntimeError: Engine core initialization failed. See root cause above.
+(APIServer pid=1) [rank0] destroying
+"""
+
+
+def test_the_root_cause_is_found_in_a_log(tmp_path):
+    path = tmp_path / "engine.log"
+    path.write_text(LOG)
+    assert log.error(path) == "ValueError: 3 heads cannot be split in 2"
+    assert log.tail(path, 1) == "[rank0] destroying"
+    assert log.last_words(tmp_path / "none") == "(its log is empty)"

@@ -1,0 +1,108 @@
+"""The guard, over a stand-in for an engine whose child runs away into a session of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from specbook.engine import guard
+
+# Prints its own pid and the runaway's; `deaf` ignores SIGTERM, as an engine that hangs does.
+ENGINE = """
+import os, signal, subprocess, sys, time
+if sys.argv[1] == "deaf":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+print(os.getpid(), child.pid, flush=True)
+if sys.argv[1] == "crash":
+    os._exit(7)
+time.sleep(600)
+"""
+OWNER = """
+import subprocess, sys, time
+process = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE)
+time.sleep(600)
+"""
+
+
+def command(kind: str, grace_s: float = 0.5) -> list[str]:
+    return [sys.executable, "-IS", guard.__file__, str(grace_s), sys.executable, "-c", ENGINE, kind]
+
+
+def start(kind: str) -> tuple[subprocess.Popen[str], list[int]]:
+    """The guard, and the pids of engine and runaway."""
+    process = subprocess.Popen(command(kind), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return process, [int(pid) for pid in process.stdout.readline().split()]
+
+
+def left(pids: list[int], within_s: float = 10) -> list[int]:
+    """Those of `pids` that still run after `within_s`."""
+    deadline = time.monotonic() + within_s
+    while (alive := [pid for pid in pids if runs(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return alive
+
+
+def runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.mark.parametrize("kind", ["plain", "deaf"])
+def test_closing_the_pipe_ends_everything(kind):
+    process, pids = start(kind)
+    assert left(pids, 0) == pids
+    process.stdin.close()
+    assert process.wait(30) == 128 + (signal.SIGKILL if kind == "deaf" else signal.SIGTERM)
+    assert left(pids, 0) == []
+
+
+def test_an_engine_that_ends_by_itself_gives_its_status_and_leaves_no_child():
+    process, pids = start("crash")
+    assert process.wait(30) == 7
+    assert left(pids, 0) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signals_to_the_guard_end_everything(number):
+    process, pids = start("plain")
+    process.send_signal(number)
+    process.wait(30)
+    assert left(pids, 0) == []
+
+
+def test_kill_9_of_the_owner_ends_everything():
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, *command("deaf")],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    pids = [int(pid) for pid in owner.stdout.readline().split()]
+    guards = [child.pid for child in psutil.Process(owner.pid).children()]
+    owner.kill()
+    owner.wait()
+    assert left([*pids, *guards]) == []
+
+
+def test_kill_9_of_the_guard_ends_the_engines_first_process():
+    process, (engine, runaway) = start("deaf")
+    process.kill()
+    process.wait()
+    assert left([engine]) == []
+    os.kill(runaway, signal.SIGKILL)  # vLLM's own children watch their parent; this stand-in's does not
+
+
+def test_the_guard_needs_nothing_but_the_standard_library():
+    source = Path(guard.__file__).read_text()
+    imports = {
+        line.split()[1].split(".")[0] for line in source.splitlines() if line.startswith(("import ", "from "))
+    }
+    assert imports <= sys.stdlib_module_names

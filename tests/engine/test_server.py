@@ -1,0 +1,155 @@
+"""The server's life: it starts, serves, stops, and never leaves a process behind."""
+
+import os
+import signal
+import socket
+import time
+
+import httpx
+import psutil
+import pytest
+from engine_models import make_model
+
+from specbook.config import Target
+from specbook.engine.vllm import VllmServer
+from specbook.errors import ConfigError, EngineError
+
+pytestmark = pytest.mark.engine
+GONE_WITHIN_S = 10
+
+
+def wait_gone(pids: list[int], within_s: float = GONE_WITHIN_S) -> list[int]:
+    """Those of `pids` that still run after `within_s`."""
+    deadline = time.monotonic() + within_s
+    while (left := [pid for pid in pids if running(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return left
+
+
+def running(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def ask(server: VllmServer, key: str | None) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
+    return httpx.post(
+        f"{server.base_url}/chat/completions", json=body, headers=headers, timeout=60, trust_env=False
+    )
+
+
+def test_key_is_enforced_and_shown_nowhere(server):
+    assert ask(server, None).status_code == 401
+    assert ask(server, "session-secret").json()["usage"]["completion_tokens"] == 4
+    for process in psutil.process_iter():
+        try:
+            assert "session-secret" not in " ".join(process.cmdline())
+        except psutil.Error:
+            continue
+    assert "session-secret" not in server.log_path.read_text()
+    assert "session-secret" not in str(server.environment)
+
+
+def serve_and_fail(server: VllmServer) -> list[int]:
+    """Start a server, fail inside its `with` block; returns the processes it had."""
+    pids = []
+    try:
+        with server:
+            pids = server.pids()
+            raise ZeroDivisionError
+    except ZeroDivisionError:
+        return pids
+
+
+def test_stops_after_an_exception_and_starts_again_on_the_same_port(target, tmp_path):
+    first = VllmServer(target, log_dir=tmp_path)
+    pids = serve_and_fail(first)
+    assert len(pids) >= 2
+    assert wait_gone(pids, 0) == []
+    assert not first.is_alive()
+    with VllmServer(target, port=first.port, log_dir=tmp_path) as second:
+        assert ask(second, None).status_code == 200
+
+
+def test_crash_is_told_with_the_engines_own_words(target, tmp_path):
+    bad = target.model_copy(update={"extra_args": ("--no-such-flag", "1")})
+    with pytest.raises(EngineError, match=r"exited with code 2: .*unrecognized arguments: --no-such-flag"):
+        VllmServer(bad, log_dir=tmp_path).__enter__()
+
+
+def test_crash_of_the_engine_process_names_the_cause(target, tmp_path):
+    bad = target.model_copy(update={"max_model_len": 100_000})
+    with pytest.raises(EngineError, match=r"exited with code 1: .*max_model_len"):
+        VllmServer(bad, log_dir=tmp_path).__enter__()
+
+
+def test_timeout_is_not_called_a_crash(target, tmp_path):
+    slow = VllmServer(target, ready_timeout_s=1, log_dir=tmp_path)
+    with pytest.raises(EngineError, match="alive but not ready after 1 s"):
+        slow.__enter__()
+    assert not slow.is_alive()
+
+
+def test_taken_port_is_named(target, tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(EngineError, match=f"port {port} .* is taken"):
+            VllmServer(target, port=port, log_dir=tmp_path).__enter__()
+
+
+def test_half_written_weights_are_refused_before_anything_starts(tmp_path):
+    folder = make_model(tmp_path / "half")
+    weights = folder / "model.safetensors"
+    os.truncate(weights, weights.stat().st_size - 100)
+    server = VllmServer(Target(name="half", model=str(folder), max_model_len=64), log_dir=tmp_path)
+    with pytest.raises(ConfigError, match="half-written"):
+        server.__enter__()
+    assert server.pids() == []
+
+
+START_AND_WAIT = """
+import sys, time
+from pathlib import Path
+from specbook.config import Target
+from specbook.engine.vllm import VllmServer
+server = VllmServer(Target.model_validate_json({target!r}), log_dir=Path("."))
+{before}
+with server:
+    print(*server.pids(), flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_when_the_parent_is_killed(script, target, how):
+    parent = script(START_AND_WAIT.format(target=target.model_dump_json(), before=""))
+    pids = [int(pid) for pid in parent.stdout.readline().split()]
+    assert len(pids) >= 2
+    assert all(running(pid) for pid in pids)
+    parent.send_signal(how)
+    if how == signal.SIGINT:
+        time.sleep(0.05)
+        parent.send_signal(how)  # the impatient second Ctrl-C
+    assert wait_gone(pids) == []
+
+
+def test_nothing_is_left_when_the_parent_is_killed_while_starting(script, target):
+    thread = "import threading; threading.Timer(5, lambda: print(*server.pids(), flush=True)).start()"
+    parent = script(START_AND_WAIT.format(target=target.model_dump_json(), before=thread))
+    pids = [int(pid) for pid in parent.stdout.readline().split()]
+    assert pids
+    parent.kill()
+    assert wait_gone(pids) == []
+
+
+def test_nothing_is_left_when_the_guard_itself_is_killed(target, tmp_path):
+    with VllmServer(target, log_dir=tmp_path) as server:
+        pids = server.pids()
+        os.kill(psutil.Process(pids[0]).ppid(), signal.SIGKILL)
+        assert wait_gone(pids) == []
+        assert not server.is_alive()

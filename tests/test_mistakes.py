@@ -1,0 +1,42 @@
+"""A misspelt word is answered with the word that was meant."""
+
+import pytest
+from pydantic import ValidationError
+
+from specbook.mistakes import explain, near
+from specbook.sweep import Plan
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "want"),
+    [
+        ("cpuu", {"cpu", "h100"}, " (did you mean 'cpu'?)"),
+        ("zzz", {"h100", "cpu"}, " (known: cpu, h100)"),
+        ("x", [], " (known: none)"),
+        (None, ["quick"], " (known: quick)"),
+        (8, ["a", 1], " (known: 1, a)"),
+    ],
+)
+def test_near_names_the_match_or_what_is_known(word, known, want):
+    assert near(word, known) == want
+
+
+def wrong(**fields) -> str:
+    with pytest.raises(ValidationError) as error:
+        Plan.model_validate(fields)
+    return explain(error.value, Plan)
+
+
+def test_a_misspelt_nested_field_is_told_rather_than_the_required_one_it_leaves_out():
+    said = wrong(target={"name": "t", "model": "m", "max_modle_len": 8})
+    assert said.startswith("target.max_modle_len: ")
+    assert said.endswith("(did you mean 'max_model_len'?)")
+
+
+def test_fields_of_lists_and_optional_parts_are_known():
+    assert "did you mean 'parallel_drafting'" in wrong(drafts=[{"method": "ngram", "paralel_drafting": True}])
+    assert "did you mean 'prompts_per_domain'" in wrong(lossless={"prompt_per_domain": 8})
+
+
+def test_a_wrong_value_is_shown():
+    assert wrong(chapter=3) == "chapter: Input should be a valid string, got 3"
