@@ -1,0 +1,87 @@
+"""Theory against measurement: what acceptance and the price of a step say the speed-up should be.
+
+Everything here is `computed` from measured parts that are not the speed-up itself: the acceptance counters,
+and the gaps between stream chunks, which are the steps.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from specbook import acceptance, comparisons, serving, summaries, theory
+from specbook.records import RunRecord
+
+
+def step_costs(runs: Iterable[RunRecord]) -> pd.DataFrame:
+    """Price of a speculative step in steps of the best baseline, per method, batch, domain and K.
+
+    A chunk leaves the server once a step, so the median ITL is the step, with speculation or without.
+    Columns: load, concurrency, domain, method, num_speculative_tokens, step_s, baseline_step_s, cost.
+    """
+    good = serving.closed(summaries.latest(runs))
+    pooled, table = summaries.pooled_requests(good), summaries.throughput(good)
+    rows = []
+    for (load, domain), cell in pooled.groupby(["load", "domain"], sort=False):
+        base = comparisons.best_baseline(table[(table["load"] == load) & (table["domain"] == domain)])
+        names = ["arm", "method", "num_speculative_tokens"]
+        step_s = {key: _median_gap(group) for key, group in cell.groupby(names, sort=False)}
+        base_s = next((s for key, s in step_s.items() if key[0] == base), np.nan)
+        rows += [
+            {"load": load, "concurrency": int(cell["concurrency"].iloc[0]), "domain": domain,
+             "method": key[1], "num_speculative_tokens": key[2],
+             "step_s": s, "baseline_step_s": base_s, "cost": s / base_s}
+            for key, s in step_s.items() if key[2] > 0
+        ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _median_gap(group: pd.DataFrame) -> float:
+    return float(np.median(summaries.samples(group, "itl_s")))
+
+
+def prices(costs: pd.DataFrame) -> pd.DataFrame:
+    """`step_costs` as a line in K, per method and batch: cost = verify_cost + K x draft_cost, domains pooled.
+
+    A draft that proposes all K at once has a flat line. With a single K the two cannot be told apart: NaN.
+    """
+    rows = []
+    for (method, batch), group in costs.groupby(["method", "concurrency"], sort=False):
+        k, cost = group["num_speculative_tokens"], group["cost"]
+        slope, start = np.polyfit(k, cost, 1) if k.nunique() > 1 else (np.nan, np.nan)
+        rows.append({"method": method, "concurrency": batch, "verify_cost": start, "draft_cost": slope})
+    return pd.DataFrame(rows)
+
+
+def speedups(runs: Iterable[RunRecord]) -> pd.DataFrame:
+    """Predicted speed-up per method, batch, domain and K: one alpha per domain, one price line per batch.
+
+    alpha is read off the acceptance length at the largest K measured, and taken as equal at every position;
+    the price is `prices`, or the step's own cost where only one K was measured. Columns: load, concurrency,
+    domain, method, num_speculative_tokens, alpha, length (expected), cost, predicted.
+    """
+    runs = serving.closed(runs)
+    costs = step_costs(runs)
+    table = costs.merge(prices(costs), on=["method", "concurrency"]).merge(
+        _alphas(runs), on=["method", "concurrency", "domain"]
+    )
+    k = table["num_speculative_tokens"]
+    line = (table["verify_cost"] + k * table["draft_cost"]).fillna(table["cost"])
+    length = [theory.expected_acceptance_length(a, n) for a, n in zip(table["alpha"], k, strict=True)]
+    table = table.assign(length=length, cost=line, predicted=np.array(length) / line)
+    return table.drop(columns=["verify_cost", "draft_cost", "step_s", "baseline_step_s"])
+
+
+def _alphas(runs: Iterable[RunRecord]) -> pd.DataFrame:
+    runs = list(runs)
+    found = acceptance.by_domain(runs)
+    names = {run.point.arm: summaries.method(run) for run in runs}
+    batch = {run.point.load.label: run.point.load.concurrency for run in runs}
+    found = found.assign(method=found["arm"].map(names), concurrency=found["load"].map(batch))
+    key = ["method", "concurrency", "domain"]
+    deepest = found.loc[found.groupby(key, sort=False)["num_speculative_tokens"].idxmax()]
+    alpha = [
+        theory.alpha_from_acceptance_length(n, k)
+        for n, k in zip(deepest["length"], deepest["num_speculative_tokens"], strict=True)
+    ]
+    return deepest[key].assign(alpha=alpha)

@@ -1,0 +1,244 @@
+"""The command line: a mistake the user can mend is one message and exit 1, never a traceback."""
+
+import signal
+
+import pytest
+from typer.testing import CliRunner
+
+import factories
+from specbook import ask, campaign, doctor, profiles, provenance, records, render
+from specbook.cli import app
+from specbook.engine import vllm
+from specbook.errors import EngineError
+from specbook.pocket import train
+
+COMMANDS = ("doctor", "run", "book", "check", "serve", "ask", "train")
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path / "results"))
+    monkeypatch.delenv("SPECBOOK_API_KEY", raising=False)
+    return tmp_path
+
+
+@pytest.fixture(params=["20", "200"], ids=lambda width: f"{width} columns")
+def terminal(request, monkeypatch):
+    """Messages are read by people and by grep: they must not depend on how wide a window is."""
+    monkeypatch.setenv("COLUMNS", request.param)
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, arguments)
+
+
+def complaint(*arguments, code=1):
+    """The one message of a command that must fail."""
+    result = invoke(*arguments)
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    (line,) = result.stderr.splitlines()
+    return line
+
+
+def raising(error):
+    def fail(*_, **__):
+        raise error
+
+    return fail
+
+
+def test_help_lists_every_command(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    listed = invoke("--help")
+    assert listed.exit_code == 0
+    assert all(f" {name} " in listed.output for name in COMMANDS)
+    assert {command.name or command.callback.__name__ for command in app.registered_commands} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command):
+    assert invoke(command, "--help").exit_code == 0
+
+
+# mistakes
+
+MISTAKES = [
+    (("run", "02_eagel3"), "no chapter '02_eagel3' for hardware 'cpu' (did you mean '02_eagle3'?)"),
+    (("run", "all", "--hardware", "cpuu"), "no hardware profile 'cpuu' (did you mean 'cpu'?)"),
+    (("run", "02", "--group", "ful"), "no group 'ful' in the plan of 02_eagle3 (did you mean 'full'?)"),
+    (("book", "--hardware", "cpuu"), "no hardware profile 'cpuu' (did you mean 'cpu'?)"),
+    (("book", "--source", "recrods"), "no source 'recrods' (did you mean 'records'?)"),
+    (("serve", "--profile", "cpu/eagel3"), "no profile 'cpu/eagel3' (did you mean 'cpu/eagle3'?)"),
+    (("ask", "why?", "--profile", "cpu/eagel3"), "no profile 'cpu/eagel3' (did you mean 'cpu/eagle3'?)"),
+    (("ask", "why?", "--usd-per-hour", "0"), "--usd-per-hour 0.0: give a positive price"),
+    (("ask", "why?", "--usd-per-hour", "nan"), "--usd-per-hour nan: give a positive price"),
+    (("train", "eagel3"), "nothing called 'eagel3' to train (did you mean 'eagle3'?)"),
+]
+
+
+@pytest.mark.usefixtures("terminal")
+@pytest.mark.parametrize(("arguments", "message"), MISTAKES, ids=lambda value: " ".join(value)[:40])
+def test_a_mistake_is_one_line_that_names_what_was_meant(arguments, message):
+    assert complaint(*arguments) == f"specbook: {message}"
+
+
+def test_what_stands_in_brackets_is_not_taken_for_markup(monkeypatch):
+    """Logs, lists and extras hold brackets and colons: rich would swallow or refuse them."""
+    message = "ERROR [core.py:1] pip install specbook[cpu] [/] [4] :warning: [bold]"
+    monkeypatch.setattr(campaign, "measure", raising(EngineError(message)))
+    assert complaint("run", "01") == f"specbook: {message}"
+
+
+@pytest.mark.parametrize("arguments", [("serve", "--port", "0"), ("serve", "--port", "99999"), ("ask",)])
+def test_wrong_usage_is_told_by_the_command_line_itself(arguments):
+    result = invoke(*arguments)
+    assert (result.exit_code, "Traceback" in result.output) == (2, False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "module", "name"),
+    [
+        (("run", "01"), campaign, "measure"),
+        (("book",), campaign, "measure"),
+        (("check",), records, "validate_all"),
+        (("doctor",), doctor, "checks"),
+        (("serve",), profiles, "load"),
+        (("ask", "why?"), profiles, "load"),
+        (("train", "card"), train, "run"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_ctrl_c_ends_any_command_with_130(monkeypatch, arguments, module, name):
+    monkeypatch.setattr(module, name, raising(KeyboardInterrupt()))
+    assert complaint(*arguments, code=130).startswith("specbook: ")
+
+
+# run, book, check
+
+
+def test_run_says_how_many_points_failed_and_why(monkeypatch):
+    bad = factories.failed_run(factories.point())
+    monkeypatch.setattr(campaign, "measure", lambda plans: [bad])
+    result = invoke("run", "all")
+    assert result.exit_code == 1
+    assert "1 points measured now, 1 of them failed" in result.output
+    assert "failed: baseline (compiled), batch 1: it crashed" in result.output
+
+
+def test_dry_run_starts_nothing_and_prints_commands_that_a_shell_understands(monkeypatch):
+    monkeypatch.setattr(campaign, "measure", raising(AssertionError("measured")))
+    monkeypatch.setattr(provenance, "weights_sha256", lambda *_: {"target": "A"})
+    result = invoke("run", "all", "--group", "quick", "--dry-run")
+    assert result.exit_code == 0, result.output
+    commands = [line for line in result.output.splitlines() if "vllm.entrypoints" in line]
+    assert len(commands) == 2  # the shared baseline, and EAGLE-3
+    assert "--speculative-config '{" in commands[1]
+    assert "points to measure" in result.output.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "measured"),
+    [
+        ([], True),
+        (["--group", "full"], False),
+        (["--source", "records"], False),
+        (["--group", "full", "--source", "hardware"], True),
+    ],
+)
+def test_book_measures_the_quick_plan_and_replays_the_full_one(monkeypatch, arguments, measured):
+    calls = []
+    monkeypatch.setattr(campaign, "measure", lambda plans: calls.append(plans))
+    monkeypatch.setattr(render, "build", lambda *_: "index.html")
+    result = invoke("book", *arguments)
+    assert (result.exit_code, bool(calls)) == (0, measured), result.output
+    assert "index.html" in result.output
+
+
+def test_check_passes_where_there_is_nothing(project):
+    assert invoke("check").output == "0 records read, 0 bad\n"
+
+
+def test_check_names_the_corrupted_record_and_fails(project):
+    good = records.append(factories.write_run(factories.point(), 10.0))
+    bad = records.append(factories.write_run(factories.point(restart=1), 10.0))
+    bad.write_text(bad.read_text()[:100])
+    result = invoke("check")
+    assert result.exit_code == 1
+    assert result.output.splitlines()[-1] == "2 records read, 1 bad"
+    assert bad.name in result.stderr
+    assert good.name not in result.stderr
+
+
+def test_check_names_a_record_that_cannot_be_read(project):
+    folder = project / "results" / "cpu" / "x" / "y.json"
+    folder.mkdir(parents=True)
+    assert "y.json cannot be read" in complaint("check")
+
+
+# serve, ask, train
+
+
+class FakeServer:
+    base_url, log_path = "http://127.0.0.1:8000/v1", "x.log"
+
+    def __init__(self, target, speculation=None, **_):
+        self.target = target
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def is_alive(self):
+        return False
+
+    def obituary(self):
+        return "vLLM exited with code 1: out of memory"
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setattr(vllm, "VllmServer", FakeServer)
+    held = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, held)
+
+
+@pytest.mark.usefixtures("server")
+def test_a_server_that_ends_by_itself_is_an_error():
+    result = invoke("serve")
+    assert result.exit_code == 1
+    assert "out of memory" in result.stderr
+    assert "http://127.0.0.1:8000/v1" in result.stdout
+
+
+@pytest.mark.usefixtures("server")
+@pytest.mark.parametrize(
+    ("arguments", "cost"),
+    [([], "no price"), (["--usd-per-hour", "0.36"], "$10.00 per 1M output tokens at $0.36")],
+)
+def test_ask_streams_the_answer_as_it_is_and_then_four_lines(monkeypatch, arguments, cost):
+    asked = []
+
+    def answer(server, question, max_tokens, write):
+        asked.append(max_tokens)
+        write("x[0]:\n\tpass :x: ")
+        write("[/]")
+        return ask.Reply(ttft_s=0.1, e2e_s=1.0, output_tokens=10, spec_decode=None)
+
+    monkeypatch.setattr(ask, "ask", answer)
+    result = invoke("ask", "why?", "--max-tokens", "50", *arguments)
+    assert result.exit_code == 0, result.output
+    assert asked == [16, 50]  # the first one only warms the server up
+    assert result.stdout.startswith("x[0]:\n\tpass :x: [/]\n\n[serve] ")
+    kinds = [line.split()[0] for line in result.stdout.splitlines()[-4:]]
+    assert kinds == ["[serve]", "[decode]", "[latency]", "[cost]"]
+    assert cost in result.stdout
+
+
+def test_train_refuses_a_device_that_is_not_there():
+    pytest.importorskip("torch")
+    assert "device 'gpu0' cannot be used" in complaint("train", "target", "--device", "gpu0")
