@@ -1,0 +1,109 @@
+"""A training that may be interrupted: how far it is, its state on disk, and what it leaves when done."""
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from specbook.config import Frozen
+from specbook.errors import ConfigError
+
+FILE = "checkpoint.pt"
+
+
+@dataclass
+class Progress:
+    """What a training has done so far."""
+
+    step: int = 0
+    seconds: float = 0.0
+    tokens: int = 0
+    log: list[dict[str, Any]] = field(default_factory=list)
+    """Rows of `training.csv`."""
+
+    def add(self, seconds: float, tokens: int) -> None:
+        """Count one more step."""
+        self.step, self.seconds, self.tokens = self.step + 1, self.seconds + seconds, self.tokens + tokens
+
+    def row(self, loss: float) -> dict[str, Any]:
+        """The log's columns that every training has."""
+        hours = round(self.seconds / 3600, 4)
+        return {"step": self.step, "tokens": self.tokens, "hours": hours, "train": round(loss, 4)}
+
+    def __str__(self) -> str:
+        return f"step {self.step}  {self.tokens / 1e6:.2f} M tokens  {self.seconds / 3600:.2f} h"
+
+
+def save(
+    scratch: Path,
+    model: torch.nn.Module,
+    steppers: Sequence[torch.optim.Optimizer],
+    recipe: Frozen,
+    made: Progress,
+) -> None:
+    """Replace the checkpoint in `scratch`: the old one stays whole until the new one is."""
+    state = {
+        "model": model.state_dict(), "optimizers": [o.state_dict() for o in steppers],
+        "recipe": recipe.model_dump(), **asdict(made),
+    }  # fmt: skip
+    torch.save(state, scratch / "checkpoint.tmp")
+    (scratch / "checkpoint.tmp").replace(scratch / FILE)
+
+
+def resume(
+    scratch: Path, model: torch.nn.Module, steppers: Sequence[torch.optim.Optimizer], recipe: Frozen
+) -> Progress:
+    """Load the checkpoint in `scratch` into model and optimizers; without one, nothing is done yet.
+
+    Raises:
+        ConfigError: if it was made with another recipe; only `steps` may differ, to train longer or shorter.
+    """
+    if not (scratch / FILE).exists():
+        return Progress()
+    state = torch.load(scratch / FILE, weights_only=False, map_location="cpu")
+    changed = _differences(state.get("recipe", {}), recipe.model_dump()) - {"steps"}
+    if changed:
+        raise ConfigError(
+            f"{scratch / FILE} has another {', '.join(sorted(changed))}: remove it to start anew"
+        )
+    model.load_state_dict(state["model"])
+    for optimizer, saved in zip(steppers, state["optimizers"], strict=True):
+        optimizer.load_state_dict(saved)
+    return Progress(**{name: state[name] for name in ("step", "seconds", "tokens", "log")})
+
+
+def _differences(old: dict[str, Any], new: dict[str, Any]) -> set[str]:
+    return {name for name, value in old.items() if new.get(name) != value}
+
+
+def publish(
+    out: Path,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    recipe: Frozen,
+    log: Sequence[dict[str, Any]],
+) -> None:
+    """Write what is served, weights as bfloat16, and beside it the recipe and how training went."""
+    out.mkdir(parents=True, exist_ok=True)
+    model.to(torch.bfloat16).save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    write_recipe(out, recipe)
+    write_curve(out, log)
+
+
+def write_recipe(out: Path, recipe: Frozen) -> None:
+    """Write `recipe.json`: a model folder without one is not on the card."""
+    (out / "recipe.json").write_text(json.dumps(recipe.model_dump(mode="json"), indent=1) + "\n")
+
+
+def write_curve(out: Path, log: Sequence[Mapping[str, float]]) -> None:
+    """Write `training.csv`: what was logged along training, a row per time."""
+    with (out / "training.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(log[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(log)

@@ -1,0 +1,91 @@
+"""Examples into fixed-shape training batches: several to a row, none seeing another."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from specbook.pocket.corpus import DOMAINS, Example, train_examples
+from specbook.pocket.tokenizer import encode_example
+
+
+@dataclass(frozen=True)
+class Batch:
+    """`rows x row_tokens` tokens. Every array has that shape."""
+
+    ids: np.ndarray
+    """Token ids, int64; 0 (the pad token) where a row is not full."""
+    positions: np.ndarray
+    """Position within the example, int64, from 0."""
+    segments: np.ndarray
+    """Which example of the row a token belongs to, int64; -1 where padded."""
+    labels: np.ndarray
+    """The next token of the same example, int64; -100 (ignored) at its end and where padded."""
+    weights: np.ndarray
+    """Weight of each label in the loss, float32: answers 1, prompts less, as half of a prompt is chance."""
+
+
+def mixture(shares: dict[str, float], seed: int) -> Iterator[Example]:
+    """An endless stream of training examples, each domain in its share of *examples*.
+
+    code and chat are finite: when one runs dry it starts again with new cuts, wordings and order.
+    """
+    random = Random(seed)
+    rounds = dict.fromkeys(DOMAINS, 0)
+    streams = {domain: iter(()) for domain in DOMAINS}
+    while True:
+        domain = random.choices(DOMAINS, [shares[d] for d in DOMAINS])[0]
+        example = next(streams[domain], None)
+        if example is None:
+            streams[domain] = train_examples(domain, 1_000_000, seed * 1000 + rounds[domain])
+            rounds[domain] += 1
+            example = next(streams[domain])
+        yield example
+
+
+def batches(
+    examples: Iterator[Example],
+    tokenizer: PreTrainedTokenizerBase,
+    rows: int,
+    row_tokens: int,
+    prompt_weight: float,
+) -> Iterator[Batch]:
+    """Fill rows first-fit; an example that fits nowhere opens the next batch; too long ones are dropped."""
+    held: list[tuple[list[int], int]] = []
+    while True:
+        filled: list[list[tuple[list[int], int]]] = [[] for _ in range(rows)]
+        room = [row_tokens] * rows
+        misses = 0
+        while misses < 8:  # eight in a row that fit nowhere: the batch is as full as it gets
+            ids, prompt = held.pop() if held and misses == 0 else encode_example(tokenizer, next(examples))
+            if len(ids) > row_tokens:
+                continue
+            row = next((i for i in range(rows) if room[i] >= len(ids)), None)
+            if row is None:
+                held.append((ids, prompt))
+                misses += 1
+            else:
+                filled[row].append((ids, prompt))
+                room[row] -= len(ids)
+        yield _to_batch(filled, row_tokens, prompt_weight)
+
+
+def _to_batch(filled: list[list[tuple[list[int], int]]], row_tokens: int, prompt_weight: float) -> Batch:
+    shape = (len(filled), row_tokens)
+    ids, positions = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    segments, labels = np.full(shape, -1, np.int64), np.full(shape, -100, np.int64)
+    weights = np.zeros(shape, np.float32)
+    for row, examples in enumerate(filled):
+        start = 0
+        for segment, (tokens, prompt) in enumerate(examples):
+            end = start + len(tokens)
+            ids[row, start:end] = tokens
+            positions[row, start:end] = np.arange(len(tokens))
+            segments[row, start:end] = segment
+            labels[row, start : end - 1] = tokens[1:]
+            weights[row, start : start + prompt - 1] = prompt_weight
+            weights[row, start + prompt - 1 : end - 1] = 1.0
+            start = end
+    return Batch(ids, positions, segments, labels, weights)
