@@ -87,6 +87,7 @@ def world(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path / "results"))
     monkeypatch.setattr(campaign, "VllmServer", Server)
     monkeypatch.setattr(campaign, "detect", lambda: HARDWARE)
+    monkeypatch.setattr(campaign, "with_peaks", lambda found: found)
     monkeypatch.setattr(bench, "measure", made.measure)
     monkeypatch.setattr(provenance, "weights_sha256", lambda target, speculation: dict(made.weights))
     monkeypatch.setattr(

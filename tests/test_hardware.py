@@ -151,3 +151,14 @@ def test_the_best_repetition_counts(monkeypatch):
     calls: list[Path] = []
     assert hardware._best_s(lambda: calls.append(Path()), budget_s=5.0) == 1.0
     assert len(calls) == 4  # one to warm up
+
+
+def test_a_cpu_gets_the_peaks_it_attains_and_an_accelerator_keeps_its_makers(monkeypatch):
+    monkeypatch.setattr(hardware, "measure_peaks", lambda: (2e11, 3e10))
+    cpu = hardware.Hardware(
+        id="cpu-x-2c", kind="cpu", cpu_model="x", physical_cores=2, logical_cores=2, memory_bytes=2**34
+    )
+    found = hardware.with_peaks(cpu)
+    assert (found.peak_flops_per_s, found.peak_bytes_per_s, found.peak_source) == (2e11, 3e10, "measured")
+    gpu = cpu.model_copy(update={"kind": "cuda", "gpu_name": "NVIDIA H200"})
+    assert hardware.with_peaks(gpu) == gpu

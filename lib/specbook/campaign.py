@@ -11,7 +11,7 @@ from specbook import bench, lossless_check, paths, provenance, records
 from specbook.config import Point
 from specbook.engine.vllm import VllmServer
 from specbook.errors import ConfigError, EngineError, SpecbookError
-from specbook.hardware import Hardware, detect
+from specbook.hardware import Hardware, detect, with_peaks
 from specbook.plan import Plan, Source
 from specbook.records import RunRecord
 
@@ -96,6 +96,8 @@ def measure(plans: Sequence[Plan]) -> list[RunRecord]:
     hardware = detect()
     with _alone():
         groups = _servers(missing(plans, hardware))
+        if groups:
+            hardware = with_peaks(hardware)
         with _progress(groups) as bar:
             made = [record for group in groups for record in _measure_group(group, hardware, bar)]
         if made and all(record.status == "failed" for record in made):

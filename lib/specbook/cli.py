@@ -146,6 +146,16 @@ def check() -> None:
 
 
 @app.command()
+def readme(hardware: Hardware = "cpu", chapter: str = "02_eagle3") -> None:
+    """Write the README's headline figure and sentence from the full plan's records."""
+    from specbook import campaign, headline, paths, plan
+
+    with _one_clear_message():
+        runs = campaign.replay(plan.load(chapter, hardware, "full"))
+        headline.write_readme(runs, paths.root() / "README.md", paths.root() / "book" / "headline.png")
+
+
+@app.command()
 def serve(
     profile: ProfileName = "cpu/eagle3",
     port: Annotated[int, typer.Option(help="On 127.0.0.1.", min=1, max=65535)] = 8000,

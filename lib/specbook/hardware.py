@@ -105,6 +105,16 @@ def detect() -> Hardware:
     )
 
 
+def with_peaks(found: Hardware) -> Hardware:
+    """`found`, a CPU's peaks measured now, since no maker states them; takes some seconds on a CPU."""
+    if found.kind != "cpu":
+        return found
+    flops, bandwidth = measure_peaks()
+    return found.model_copy(
+        update={"peak_flops_per_s": flops, "peak_bytes_per_s": bandwidth, "peak_source": "measured"}
+    )
+
+
 def slug(name: str) -> str:
     """Lower-case words joined by dashes, marketing left out: "Intel(R) Xeon(R) CPU @ 2GHz", "intel-xeon"."""
     text = re.sub(r"\((r|tm)\)|@.*|\b(processor|cpu|\d+-core)\b", " ", name.lower())

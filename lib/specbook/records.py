@@ -1,8 +1,11 @@
 """The record of one measured point: its schema, and its life on disk. The record is the truth."""
 
+import hashlib
+import io
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -152,8 +155,6 @@ def _write_atomically(path: Path, data: bytes) -> None:
 
 def write_requests(path: Path, rows: pd.DataFrame) -> str:
     """Write per-request rows (columns REQUEST_COLUMNS) as Parquet; returns the file's SHA-256."""
-    import hashlib
-
     if tuple(rows.columns) != REQUEST_COLUMNS:
         raise RecordError(f"per-request columns are {list(rows.columns)}, want {list(REQUEST_COLUMNS)}")
     data = rows.to_parquet(index=False, compression="zstd")
@@ -215,9 +216,6 @@ def requests(record: RunRecord) -> pd.DataFrame:
     Raises:
         RecordError: if the record failed, or its Parquet file is missing or was changed.
     """
-    import hashlib
-    import io
-
     if record.measurement is None:
         raise RecordError(f"{record.run_id} failed ({record.reason}): it has no requests")
     path = folder(record.hardware.id, record.point.chapter) / record.measurement.requests_file
@@ -227,6 +225,12 @@ def requests(record: RunRecord) -> pd.DataFrame:
         raise RecordError(f"{path} is missing: restore it from git, or measure the point again") from error
     if hashlib.sha256(data).hexdigest() != record.measurement.requests_sha256:
         raise RecordError(f"{path} was changed after it was recorded: restore it from git")
+    return _parse(data).copy(deep=False)
+
+
+@lru_cache(maxsize=2048)
+def _parse(data: bytes) -> pd.DataFrame:
+    # A chapter asks for the same rows a dozen times, and reading Parquet is most of what it does.
     return pd.read_parquet(io.BytesIO(data))
 
 

@@ -1,0 +1,104 @@
+"""Chapters as they lie in git: stripped, parametrised, short-celled. tests/book executes and builds them."""
+
+import ast
+from itertools import pairwise
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from specbook.sweep import Plan
+
+PROJECT = Path(__file__).parents[2]
+NOTEBOOKS = sorted((PROJECT / "notebooks").glob("*.ipynb"))
+MAX_LINES = 10
+LONG_ENOUGH = 8
+"""Words of prose before a cell that draws: it has to say what to look for."""
+
+
+@pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
+def path(request) -> Path:
+    return request.param
+
+
+@pytest.fixture
+def cells(path) -> list[nbformat.NotebookNode]:
+    notebook = nbformat.read(path, as_version=nbformat.NO_CONVERT)
+    nbformat.validate(notebook)
+    assert (notebook.nbformat, notebook.nbformat_minor) == (4, 5)
+    assert notebook.metadata.kernelspec.name == "python3"
+    return notebook.cells
+
+
+def code(cells) -> list[nbformat.NotebookNode]:
+    return [cell for cell in cells if cell.cell_type == "code"]
+
+
+def parameters(cells) -> dict[str, object]:
+    (cell,) = [cell for cell in code(cells) if "parameters" in cell.metadata.get("tags", [])]
+    return {node.targets[0].id: ast.literal_eval(node.value) for node in ast.parse(cell.source).body}
+
+
+def test_there_are_notebooks():
+    assert NOTEBOOKS
+
+
+def test_outputs_are_stripped(cells):
+    assert all(cell.outputs == [] and cell.execution_count is None for cell in code(cells))
+
+
+def test_cell_ids_are_unique_and_not_random(cells):
+    ids = [cell.id for cell in cells]
+    assert len(set(ids)) == len(ids)
+    assert all("cell-" in name or "-" in name for name in ids)
+
+
+def test_the_first_code_cell_holds_the_parameters(cells):
+    assert "parameters" in code(cells)[0].metadata.tags
+    names = parameters(cells)
+    assert {"hardware", "group", "source"} <= set(names)
+    assert set(names) - {"source"} <= set(Plan.model_fields) - {"chapter", "target"}
+
+
+def test_a_parameter_that_the_plan_decides_is_none(cells):
+    names = parameters(cells)
+    assert (names.pop("hardware"), names.pop("group"), names.pop("source")) == ("cpu", "full", "records")
+    assert set(names.values()) <= {None}
+
+
+def test_the_chapter_asks_for_its_own_plan(path, cells):
+    assert f'from_notebook("{path.stem}", globals())' in code(cells)[1].source
+
+
+def test_cells_are_short_and_define_no_functions(cells):
+    for cell in code(cells):
+        assert len(cell.source.splitlines()) <= MAX_LINES, cell.source
+        kinds = {type(node) for node in ast.walk(ast.parse(cell.source))}
+        assert not kinds & {ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda}, cell.source
+
+
+def test_captions_hold_no_measured_numbers(cells):
+    for cell in code(cells):
+        if "mystnb" in cell.metadata:
+            figure = cell.metadata.mystnb.figure
+            assert figure.name.startswith("fig-")
+            assert cell.metadata.mystnb.image.alt
+            words = (
+                figure.caption.replace("95 %", "").replace("p50", "").replace("p99", "").replace("K + 1", "")
+            )
+            assert not any(letter.isdigit() for letter in words), figure.caption
+
+
+def test_every_figure_is_referred_to_and_introduced(cells):
+    prose = " ".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    for before, cell in pairwise(cells):
+        if "mystnb" in cell.metadata:
+            assert f"{{numref}}`{cell.metadata.mystnb.figure.name}`" in prose
+            assert before.cell_type == "markdown"
+            assert len(before.source.split()) >= LONG_ENOUGH
+
+
+def test_the_chapter_opens_with_its_question_and_ends_with_advice(cells):
+    assert "**Question.**" in cells[0].source
+    assert any("answers." in cell.source for cell in code(cells)[:5])
+    assert any(cell.source.startswith("## What to do") for cell in cells if cell.cell_type == "markdown")
