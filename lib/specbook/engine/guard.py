@@ -57,7 +57,7 @@ def _kill_group(group: int) -> None:
 
 
 def _start(command: list[str]) -> subprocess.Popen[bytes]:
-    # Should the guard itself be killed, the kernel asks the engine to end: killed, it would leave its children.
+    # Should the guard be killed, the kernel asks the engine to end: killed too, it would leave its children.
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
