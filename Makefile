@@ -48,7 +48,7 @@ train: $(VENV)/.installed  ## Train the pocket models again
 	@$(BIN)/specbook train
 
 lock:  ## Resolve requirements/*.lock again; LOCK=--upgrade takes the newest versions
-	@echo "lock: resolving both engines from metadata, nothing is installed (about 5 min)"
+	@echo "lock: resolving both engines from metadata, nothing is installed (2 to 5 minutes)"
 	@$(PYTHON) -m venv build/lock && build/lock/bin/python -m pip install --quiet pip==26.3
 	@build/lock/bin/python requirements/lock.py cpu $(LOCK)
 	@build/lock/bin/python requirements/lock.py cuda $(LOCK)
