@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from engine_models import make_model
-from specbook.hardware import Hardware, detect
 
 from specbook import paths
 from specbook.config import Load, Point, Speculation, Target, Traffic
 from specbook.engine.vllm import VllmServer
+from specbook.hardware import Hardware, detect
 
 LIB = Path(__file__).resolve().parents[2] / "lib"
 NGRAM = Speculation(method="ngram", num_speculative_tokens=3, prompt_lookup_min=1, prompt_lookup_max=3)
