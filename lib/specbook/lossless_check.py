@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tqdm.auto import tqdm
+
 from specbook import greedy, lossless, provenance, records, traffic
 from specbook.config import ExecutionMode, Speculation, Target, Traffic
 from specbook.estimate import Estimate
@@ -135,7 +137,11 @@ def _same(record: LosslessRecord, plan: Plan, target: Target, speculation: Specu
 def measure_missing(plan: Plan, hardware: Hardware) -> list[LosslessRecord]:
     """Make the checks that are `missing`; each is on disk before the next starts. See `check` for errors."""
     made = []
-    for target, speculation in missing(plan, hardware):
+    todo = missing(plan, hardware)
+    # Three servers each: minutes in which a reader would else see nothing.
+    for target, speculation in tqdm(
+        todo, f"lossless checks of {plan.chapter}", leave=False, disable=not todo
+    ):
         assert plan.lossless is not None
         files = [Traffic(domain=domain).file() for domain in plan.domains]
         made.append(
