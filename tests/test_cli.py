@@ -6,13 +6,13 @@ import pytest
 from typer.testing import CliRunner
 
 import factories
-from specbook import ask, campaign, doctor, profiles, provenance, records, render
+from specbook import ask, campaign, doctor, plan, profiles, provenance, records, render
 from specbook.cli import app
 from specbook.engine import vllm
 from specbook.errors import EngineError
 from specbook.pocket import train
 
-COMMANDS = ("doctor", "run", "book", "check", "serve", "ask", "train")
+COMMANDS = ("doctor", "run", "book", "check", "readme", "serve", "ask", "train")
 
 
 @pytest.fixture(autouse=True)
@@ -133,8 +133,9 @@ def test_dry_run_starts_nothing_and_prints_commands_that_a_shell_understands(mon
     result = invoke("run", "all", "--group", "quick", "--dry-run")
     assert result.exit_code == 0, result.output
     commands = [line for line in result.output.splitlines() if "vllm.entrypoints" in line]
-    assert len(commands) == 2  # the shared baseline, and EAGLE-3
-    assert "--speculative-config '{" in commands[1]
+    quick = plan.load("02_eagle3", "cpu", "quick")
+    assert len(commands) == len(quick.arms())  # the baseline is shared between the chapters
+    assert all("--speculative-config '{" in command for command in commands[len(quick.baselines) :])
     assert "points to measure" in result.output.splitlines()[-1]
 
 

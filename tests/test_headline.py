@@ -10,7 +10,7 @@ from specbook.errors import ConfigError
 
 
 @pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list:
+def runs(tmp_path: Path, project: None, monkeypatch: pytest.MonkeyPatch) -> list:
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path / "results"))
     chosen = plan.load("02_eagle3", "cpu", "quick")
     synthetic.write(chosen)
@@ -51,6 +51,7 @@ def test_a_readme_without_marks_is_refused_and_left(tmp_path: Path, runs: list):
     assert path.read_text() == "# name\n"
 
 
+@pytest.mark.usefixtures("project")
 def test_the_shipped_readme_says_what_the_shipped_records_say(tmp_path: Path):
     """It drifts when records are added without `specbook readme`."""
     text = (paths.root() / "README.md").read_text()

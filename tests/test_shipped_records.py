@@ -2,7 +2,11 @@
 
 from collections import Counter
 
+import pytest
+
 from specbook import acceptance, records
+
+pytestmark = pytest.mark.usefixtures("project")
 
 
 def test_every_shipped_record_validates():

@@ -92,12 +92,13 @@ def test_kill_9_of_the_owner_ends_everything():
     assert left([*pids, *guards]) == []
 
 
-def test_kill_9_of_the_guard_ends_the_engines_first_process():
-    process, (engine, runaway) = start("deaf")
+def test_kill_9_of_the_guard_asks_the_engine_to_end():
+    """With SIGTERM, on which vLLM ends its own children; this stand-in does not."""
+    process, (engine, runaway) = start("plain")
     process.kill()
     process.wait()
     assert left([engine]) == []
-    os.kill(runaway, signal.SIGKILL)  # vLLM's own children watch their parent; this stand-in's does not
+    os.kill(runaway, signal.SIGKILL)
 
 
 def test_the_guard_needs_nothing_but_the_standard_library():
