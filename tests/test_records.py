@@ -7,7 +7,7 @@ import os
 import pandas as pd
 import pytest
 
-from specbook import records
+from specbook import records, summaries
 from specbook.config import Load, Point, Target, Traffic
 from specbook.errors import RecordError
 from specbook.hardware import detect
@@ -192,4 +192,4 @@ def test_load_filters_and_sorts(hardware):
     assert [r.run_id for r in records.load()] == ["earlier", "later"]
     assert records.load(chapters=["02_eagle3"]) == []
     assert records.load("another-machine") == []
-    assert list(records.to_frame(records.load()).run_id) == ["later"]
+    assert [r.run_id for r in summaries.latest(records.load())] == ["later"]

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import pandas as pd
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
@@ -249,25 +249,3 @@ def validate_all() -> Iterator[tuple[Path, str | None]]:
             yield path, str(error)
         else:
             yield path, None
-
-
-def to_frame(records: Iterable[RunRecord]) -> pd.DataFrame:
-    """One row per good record: the columns that figures and tables group by, and the plain metrics."""
-    return pd.DataFrame([_row(record) for record in records if record.measurement is not None])
-
-
-def _row(record: RunRecord) -> dict[str, Any]:
-    point, got = record.point, record.measurement
-    assert got is not None
-    k = point.speculation.num_speculative_tokens if point.speculation else 0
-    return {
-        "run_id": record.run_id, "kind": record.kind, "hardware": record.hardware.id,
-        "chapter": point.chapter, "target": point.target.name, "dtype": point.target.dtype,
-        "execution": point.target.execution, "arm": point.arm,
-        "method": point.speculation.method if point.speculation else "none",
-        "num_speculative_tokens": k, "domain": point.traffic.domain, "load": point.load.label,
-        "concurrency": point.load.concurrency, "request_rate_per_s": point.load.request_rate_per_s,
-        "restart": point.restart, "started_at": record.started_at,
-        "output_tokens_per_s": got.throughput.output_tokens_per_s, "completed": got.throughput.completed,
-        "output_tokens": got.throughput.output_tokens, "duration_s": got.throughput.duration_s,
-    }  # fmt: skip

@@ -5,9 +5,9 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from specbook.pocket.corpus.example import Example, in_held_out_bucket, make_example
+from specbook.pocket.corpus import generated
+from specbook.pocket.corpus.example import Example, make_example
 
-HELD_OUT_ONE_IN = 50
 NAMES = [
     "Ada", "Ben", "Carla", "Dmitri", "Elena", "Farid", "Grace", "Hugo", "Ines", "Jonas", "Kira", "Liam",
     "Mona", "Nils", "Olga", "Pedro", "Quinn", "Rosa", "Sven", "Tara", "Uma", "Victor", "Wanda", "Xavier",
@@ -65,22 +65,12 @@ _PRIORITY = {
 
 def train(seed: int) -> Iterator[Example]:
     """An endless stream of orders outside the held-out bucket."""
-    return (e for e in _stream(f"json:{seed}") if not in_held_out_bucket(e.prompt, HELD_OUT_ONE_IN))
+    return generated.train("json", _example, seed)
 
 
 def held_out() -> Iterator[Example]:
     """An endless stream of distinct orders from the held-out bucket."""
-    seen: set[str] = set()
-    for example in _stream("json:held-out"):
-        if in_held_out_bucket(example.prompt, HELD_OUT_ONE_IN) and example.prompt not in seen:
-            seen.add(example.prompt)
-            yield example
-
-
-def _stream(seed: str) -> Iterator[Example]:
-    rng = random.Random(seed)
-    while True:
-        yield _example(rng)
+    return generated.held_out("json", _example)
 
 
 def _example(rng: random.Random) -> Example:

@@ -4,11 +4,11 @@ import random
 import re
 from collections.abc import Iterator
 
-from specbook.pocket.corpus.example import Example, in_held_out_bucket, make_example
+from specbook.pocket.corpus import generated
+from specbook.pocket.corpus.example import Example, make_example
 from specbook.pocket.corpus.json_orders import NAMES
 from specbook.pocket.corpus.stories import STORIES
 
-HELD_OUT_ONE_IN = 50
 _ITEMS = [
     "apples", "pears", "stickers", "marbles", "pencils", "cards", "shells", "coins", "books", "stamps",
     "cookies", "buttons", "eggs", "ribbons", "beads", "candles", "plums", "lemons", "tickets", "badges",
@@ -19,22 +19,12 @@ _TASKS = ("", "", "Solve the problem step by step.\n", "Work this out and show e
 
 def train(seed: int) -> Iterator[Example]:
     """An endless stream of problems outside the held-out bucket."""
-    return (e for e in _stream(f"math:{seed}") if not in_held_out_bucket(e.prompt, HELD_OUT_ONE_IN))
+    return generated.train("math", _example, seed)
 
 
 def held_out() -> Iterator[Example]:
     """An endless stream of distinct problems from the held-out bucket."""
-    seen: set[str] = set()
-    for example in _stream("math:held-out"):
-        if in_held_out_bucket(example.prompt, HELD_OUT_ONE_IN) and example.prompt not in seen:
-            seen.add(example.prompt)
-            yield example
-
-
-def _stream(seed: str) -> Iterator[Example]:
-    rng = random.Random(seed)
-    while True:
-        yield _example(rng)
+    return generated.held_out("math", _example)
 
 
 def _example(rng: random.Random) -> Example:
