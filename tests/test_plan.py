@@ -23,7 +23,7 @@ GROUP = {
     "concurrency": [1, 8],
     "num_requests": {1: 4, 8: 16},
     "request_rate_per_s": [2],
-    "num_poisson_requests": 10,
+    "poisson_window_s": 5,
     "max_tokens": 64,
     "restarts": 5,
 }
@@ -52,8 +52,8 @@ def params(tmp_path, monkeypatch):
 
 def test_every_arm_load_and_domain_is_measured_in_every_restart():
     points = build().points()
-    # Two baselines take the Poisson rate too; two K do not.
-    assert len(points) == 5 * 2 * (2 * 3 + 2 * 2)
+    # The first baseline takes the Poisson rate too; the other and the two K do not.
+    assert len(points) == 5 * 2 * (3 + 3 * 2)
     assert len({point.key for point in points}) == len(points)
     assert all(point.load.concurrency for point in points if point.speculation)
 
@@ -80,13 +80,14 @@ def test_the_same_prompts_and_order_in_every_arm():
 
 
 def test_warm_up_fills_every_batch():
-    loads = build().loads(None)
+    plan = build()
+    loads = plan.loads(plan.target, None)
     assert [(x.concurrency, x.num_requests, x.num_warmups) for x in loads[:2]] == [(1, 4, 4), (8, 16, 8)]
     assert (loads[2].request_rate_per_s, loads[2].num_requests) == (2, 10)
 
 
 def test_quick_is_a_plan_of_its_own():
-    assert Counter(p.restart for p in build("quick").points()) == {0: 20}
+    assert Counter(p.restart for p in build("quick").points()) == {0: 18}
 
 
 # overrides and mistakes
@@ -109,7 +110,7 @@ def test_overrides_replace_fields_and_none_leaves_them():
         ({"concurrency": [1, 1]}, "twice"),
         ({"domains": ["jsno"]}, "no domain 'jsno' .did you mean 'json'"),
         ({"num_requests": {1: 0, 8: 1}}, "num_requests: .* greater than or equal to 1, got 0"),
-        ({"num_poisson_requests": 0}, "num_requests: .* got 0"),
+        ({"poisson_window_s": 0}, "num_requests: .* got 0"),
         ({"num_speculative_tokens": [0]}, "num_speculative_tokens: .* got 0"),
         ({"drafts": [{"method": "eagle3"}]}, "needs `model`"),
         ({"temperature": -1}, "temperature: .* got -1"),

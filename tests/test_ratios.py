@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from specbook import ratios
-from specbook.ratios import crossed_ratio_ci, geometric_mean_ci, ratio_ci, ratio_of_sums_ci
+from specbook.ratios import geometric_mean_ci, ratio_ci, ratio_of_sums_ci
 
 TRUE_RATIO, TRIALS = 2.0, 300
 NOISE = {  # zero-mean draws of log-ratio noise
@@ -98,30 +98,6 @@ def test_ratio_of_sums_is_micro_and_covers(monkeypatch):
         got = ratio_of_sums_ci(rng.poisson(2.5 * drafts), drafts)
         hits += got.low <= 2.5 <= got.high
     assert hits >= 180
-
-
-@pytest.mark.parametrize("shape", [(3, 20), (5, 40)])
-def test_crossed_interval_covers_restart_and_prompt_noise(shape):
-    rng, hits = np.random.default_rng(0), 0
-    for seed in range(60):
-        restart, prompt, rest = (
-            rng.normal(size=(shape[0], 1)),
-            rng.normal(size=(1, shape[1])),
-            rng.normal(size=shape),
-        )
-        logs = 0.05 * restart + 0.1 * prompt + 0.1 * rest
-        got = crossed_ratio_ci(TRUE_RATIO * np.exp(logs), np.ones(shape), seed=seed)
-        hits += got.low <= TRUE_RATIO <= got.high
-    assert hits >= 56
-
-
-def test_crossed_needs_three_of_each():
-    got = crossed_ratio_ci(np.full((2, 50), 2.0), np.ones((2, 50)))
-    assert (got.low, got.method, got.format("x")) == (
-        None,
-        "none",
-        "2.00x (no interval), n=2 restarts x 50 prompts",
-    )
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from specbook.estimate import Estimate
-from specbook.stats import enough_for, finite, median_ci, quantile, wilson
+from specbook.stats import enough_for, finite, quantile, wilson
 
 
 @pytest.mark.parametrize(
@@ -37,19 +37,6 @@ def test_quantile_interval_covers_a_skewed_tail():
     found = [quantile(rng.exponential(size=100), 0.95) for _ in range(300)]
     covered = [q.ci_low <= truth and (q.ci_high is None or truth <= q.ci_high) for q in found]
     assert np.mean(covered) > 0.93
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 4])
-def test_median_of_too_few_values_has_no_interval(n):
-    got = median_ci(range(n))
-    assert (got.low, got.high, got.method) == (None, None, "none")
-
-
-def test_median_interval_holds_the_median_and_is_reproducible():
-    values = np.random.default_rng(0).lognormal(size=60)
-    got = median_ci(values, seed=3)
-    assert got == median_ci(values, seed=3)
-    assert got.low < got.value == np.median(values) < got.high
 
 
 @pytest.mark.parametrize(

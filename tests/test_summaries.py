@@ -96,7 +96,7 @@ def test_a_named_baseline_is_used_as_named():
     table = comparisons.speedups(
         [*arm(100.0), *arm(60.0, **EAGER), *arm(250.0, eagle3())], baseline="baseline (eager)"
     )
-    got = comparisons.estimate_of(table, arm="EAGLE-3 K=5 (compiled)", domain="json")
+    got = table.set_index("arm").loc["EAGLE-3 K=5 (compiled)", "estimate"]
     assert got.value == pytest.approx(250 / 60)
     assert got.format("x").endswith("n=5 restarts")
 
@@ -158,6 +158,23 @@ def test_averaging_refuses_two_plans_at_once():
         comparisons.across_domains(comparisons.speedups(runs))
 
 
+def test_a_median_carries_the_doubt_of_its_restarts():
+    table = summaries.medians([*arm(100.0), *arm(100.0, domain="chat")], by=("arm", "load"))
+    row = table[table["metric"] == "tpot_s"].iloc[0]
+    assert row["estimate"].value == pytest.approx(0.01, rel=0.03)
+    assert (row["estimate"].n, row["estimate"].unit_of_n) == (RESTARTS, "restarts")
+    assert row["estimate"].low < row["estimate"].value < row["estimate"].high
+
+
+def test_the_tail_with_domains_pooled_has_their_samples_together():
+    names = ("json", "chat")
+    runs = [write_run(point(domain=name, num_requests=250), 100.0) for name in names]
+    runs += [write_run(point(eagle3(), domain=name, num_requests=250), 50.0) for name in names]
+    got = comparisons.tails(runs).set_index(["metric", "domain"]).loc["tpot_s"]
+    assert got["n"].to_dict() == {"json": 250, "chat": 250, comparisons.POOLED: 500}
+    assert got["enough"].to_dict() == {"json": False, "chat": False, comparisons.POOLED: True}
+
+
 @pytest.mark.parametrize(("n", "enough"), [(20, False), (500, True)])
 def test_the_tail_is_compared_only_where_samples_allow(n, enough):
     runs = [write_run(point(num_requests=n), 100.0), write_run(point(eagle3(), num_requests=n), 50.0)]
@@ -165,9 +182,3 @@ def test_the_tail_is_compared_only_where_samples_allow(n, enough):
     assert got["delta_s"] == pytest.approx(0.01, rel=0.03)
     assert (got["enough"], pd.notna(got["low_s"])) == (enough, enough)
     assert not enough or got["low_s"] <= got["delta_s"] <= got["high_s"]
-
-
-def test_one_estimate_needs_one_row():
-    table = comparisons.speedups([*arm(100.0), *arm(200.0, eagle3())])
-    with pytest.raises(RecordError, match="0 rows"):
-        comparisons.estimate_of(table, arm="nothing")

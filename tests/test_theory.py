@@ -6,9 +6,7 @@ import pytest
 from specbook.theory import (
     alpha_from_acceptance_length,
     best_k,
-    break_even_acceptance_length,
     expected_acceptance_length,
-    expected_acceptance_length_joint,
     speedup,
     step_cost,
 )
@@ -30,25 +28,11 @@ def test_iid_acceptance_agrees_with_a_simulation():
     assert expected_acceptance_length(0.7, 5) == pytest.approx(length, rel=0.02)
 
 
-def test_joint_rates_sum_to_the_length():
-    assert expected_acceptance_length_joint([0.8, 0.5, 0.4]) == pytest.approx(2.7)
-    assert expected_acceptance_length_joint([0.7**i for i in range(1, 6)]) == pytest.approx(
-        expected_acceptance_length(0.7, 5)
-    )
-
-
 @pytest.mark.parametrize(
     ("k", "parallel", "want"), [(0, False, 1.0), (5, False, 1.5), (5, True, 1.1), (1, True, 1.1)]
 )
 def test_parallel_drafting_pays_for_one_pass(k, parallel, want):
     assert step_cost(k, 0.1, parallel=parallel) == pytest.approx(want)
-
-
-@pytest.mark.parametrize("verify_cost", [1.0, 1.8])
-@pytest.mark.parametrize("parallel", [True, False])
-def test_at_break_even_the_speedup_is_one(verify_cost, parallel):
-    length = break_even_acceptance_length(5, 0.1, verify_cost, parallel)
-    assert speedup(length, 5, 0.1, verify_cost, parallel) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
@@ -77,9 +61,6 @@ def test_alpha_is_recovered_from_the_length(alpha, k):
     [
         (expected_acceptance_length, (1.1, 3)),
         (expected_acceptance_length, (0.5, -1)),
-        (expected_acceptance_length_joint, ([0.5, 0.6],)),
-        (expected_acceptance_length_joint, ([1.2],)),
-        (expected_acceptance_length_joint, ([0.5, -0.1],)),
         (step_cost, (3, -0.1)),
         (step_cost, (3, 0.1, 0.0)),
         (speedup, (5.1, 4, 0.1)),

@@ -11,7 +11,6 @@ import pandas as pd
 
 from specbook import ratios, stats, summaries
 from specbook.errors import RecordError
-from specbook.estimate import Estimate
 from specbook.records import RunRecord
 from specbook.summaries import CELL, NAMES, Speed
 
@@ -125,20 +124,35 @@ def _macro(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     ).reset_index()
 
 
-def p99_delta(runs: Iterable[RunRecord], q: float = 0.99, seed: int = 0) -> pd.DataFrame:
+POOLED = "all domains"
+
+
+def tails(runs: Iterable[RunRecord]) -> pd.DataFrame:
+    """`p99_delta` of one arm per load, the fastest over the domains: each domain, and POOLED all together."""
+    runs = list(runs)
+    means = across_domains(speedups(runs))
+    means = means[means["method"] != "baseline"]
+    best = means.loc[means.groupby("load", sort=False)["speedup"].idxmax(), ["load", "arm"]]
+    pooled = p99_delta(runs, tuple(name for name in CELL if name not in ("domain", "setup")))
+    return pd.concat([p99_delta(runs), pooled.assign(domain=POOLED)]).merge(best)
+
+
+def p99_delta(
+    runs: Iterable[RunRecord], by: tuple[str, ...] = tuple(CELL), q: float = 0.99, seed: int = 0
+) -> pd.DataFrame:
     """What speculation does to the tail: each arm's percentile minus the best baseline's, in seconds.
 
-    Columns: CELL, arm, baseline, metric, p99_s, baseline_p99_s, delta_s, low_s, high_s (percentile bootstrap
+    Columns: `by`, arm, baseline, metric, p99_s, baseline_p99_s, delta_s, low_s, high_s (percentile bootstrap
     over requests, restarts pooled), n, baseline_n, enough (both sides have samples enough for `q`; else mark
     it, and there is no interval). ITL is left out: a gap holds several tokens under speculation, one without.
     """
     good = summaries.latest(runs)
     pooled, table, rows = summaries.pooled_requests(good), summaries.throughput(good), []
-    for key, cell in table.groupby(CELL, sort=False):
+    for key, cell in table.groupby(list(by), sort=False):
         base = best_baseline(cell)
-        same = pooled[(pooled[CELL] == list(key)).all(axis=1)]
+        same = pooled[(pooled[list(by)] == list(key)).all(axis=1)]
         for arm, group in same[same["method"] != "baseline"].groupby("arm", sort=False) if base else ():
-            head = {**dict(zip(CELL, key, strict=True)), "arm": arm, "baseline": base}
+            head = {**dict(zip(by, key, strict=True)), "arm": arm, "baseline": base}
             for metric in ("ttft_s", "tpot_s", "e2e_s"):
                 pair = summaries.samples(group, metric), summaries.samples(same[same["arm"] == base], metric)
                 if all(len(side) for side in pair):
@@ -158,15 +172,3 @@ def _tail(arm: np.ndarray, base: np.ndarray, q: float, seed: int) -> dict[str, A
         "p99_s": values[0], "baseline_p99_s": values[1], "delta_s": values[0] - values[1], "low_s": low,
         "high_s": high, "n": len(arm), "baseline_n": len(base), "enough": enough,
     }  # fmt: skip
-
-
-def estimate_of(table: pd.DataFrame, **where: Any) -> Estimate:
-    """The one `Estimate` of a `speedups` table whose columns have these values.
-
-    Raises:
-        RecordError: if no row, or more than one, matches.
-    """
-    rows = table[np.logical_and.reduce([table[name] == value for name, value in where.items()])]
-    if len(rows) != 1:
-        raise RecordError(f"{len(rows)} rows match {where}, want exactly one")
-    return rows["estimate"].iloc[0]

@@ -28,7 +28,7 @@ class Estimate(Frozen):
     unit_of_n: str
     """Plural: `restarts`, `requests`, `prompts`."""
     level: float = 0.95
-    method: Literal["bootstrap-t", "student-t", "percentile", "crossed", "wilson", "none"]
+    method: Literal["bootstrap-t", "student-t", "wilson", "none"]
 
     def format(self, unit: str = "", digits: int = 2) -> str:
         """`2.31x [2.20, 2.44], n=5 restarts` for unit `x`; says so where there is no interval."""

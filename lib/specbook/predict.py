@@ -44,12 +44,16 @@ def prices(costs: pd.DataFrame) -> pd.DataFrame:
     """`step_costs` as a line in K, per method and batch: cost = verify_cost + K x draft_cost, domains pooled.
 
     A draft that proposes all K at once has a flat line. With a single K the two cannot be told apart: NaN.
+    `break_even_length` is what a step must yield at the largest K measured, `num_speculative_tokens`.
     """
     rows = []
     for (method, batch), group in costs.groupby(["method", "concurrency"], sort=False):
         k, cost = group["num_speculative_tokens"], group["cost"]
         slope, start = np.polyfit(k, cost, 1) if k.nunique() > 1 else (np.nan, np.nan)
-        rows.append({"method": method, "concurrency": batch, "verify_cost": start, "draft_cost": slope})
+        rows.append(
+            {"method": method, "concurrency": batch, "verify_cost": start, "draft_cost": slope,
+             "num_speculative_tokens": k.max(), "break_even_length": start + k.max() * slope}
+        )  # fmt: skip
     return pd.DataFrame(rows)
 
 
@@ -62,7 +66,8 @@ def speedups(runs: Iterable[RunRecord]) -> pd.DataFrame:
     """
     runs = serving.closed(runs)
     costs = step_costs(runs)
-    table = costs.merge(prices(costs), on=["method", "concurrency"]).merge(
+    line = prices(costs).drop(columns=["num_speculative_tokens", "break_even_length"])
+    table = costs.merge(line, on=["method", "concurrency"]).merge(
         _alphas(runs), on=["method", "concurrency", "domain"]
     )
     k = table["num_speculative_tokens"]

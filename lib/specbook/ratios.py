@@ -6,8 +6,7 @@ covers 0.92 to 0.96 under normal, heavy-tailed and skewed noise: tests/test_rati
 that simulation. Below 5 values, or among ties, too many resamples have no spread (3 of 27 at n = 3), so
 Student's t takes over, and below 3 there is no interval. `Estimate.method` says which it was.
 
-Sources: Efron & Tibshirani 1993, ch. 12; Hesterberg 2015 (doi:10.1080/00031305.2015.1089789);
-Owen 2007 (doi:10.1214/07-AOAS122).
+Sources: Efron & Tibshirani 1993, ch. 12; Hesterberg 2015 (doi:10.1080/00031305.2015.1089789).
 """
 
 import math
@@ -27,31 +26,31 @@ RESAMPLES = 9999
 Floats = NDArray[np.float64]
 
 
-def _log_ratios(numerator: ArrayLike, denominator: ArrayLike, ndim: int = 1) -> Floats:
-    num, den = finite(numerator, "numerator", ndim), finite(denominator, "denominator", ndim)
+def _log_ratios(numerator: ArrayLike, denominator: ArrayLike) -> Floats:
+    num, den = finite(numerator, "numerator"), finite(denominator, "denominator")
     if num.shape != den.shape or (num <= 0).any() or (den <= 0).any():
         raise ValueError(f"need pairs of positive values, got shapes {num.shape} and {den.shape}")
     return np.log(num / den)
 
 
 def _studentized(
-    data: Floats, estimate: Callable[[Floats], tuple[Floats, Floats]], level: float, seed: int
-) -> tuple[float, float | None, float | None, str]:
-    """(value, low, high, method) by bootstrap-t over the rows of `data` [n, columns].
+    data: Floats, estimate: Callable[[Floats], tuple[Floats, Floats]], level: float, seed: int, unit_of_n: str
+) -> Estimate:
+    """Bootstrap-t over the rows of `data` [n, columns].
 
     `estimate` maps [..., n, columns] to (value, standard error), each [...].
     """
-    n = len(data)
-    if n < MIN_INTERVAL:
-        return float(estimate(data)[0]), None, None, "none"
+    n, low, high, method = len(data), None, None, "none"
     value, error = (float(part) for part in estimate(data))
+    if n >= MIN_INTERVAL:
+        half = float(stats.t.ppf((1 + level) / 2, n - 1)) * error
+        low, high, method = value - half, value + half, "student-t"
     if n >= MIN_STUDENTIZED:
         rows = np.random.default_rng(seed).integers(0, n, size=(RESAMPLES, n))
         low_t, high_t = _t_quantiles(*estimate(data[rows]), value, error, level)
         if np.isfinite([low_t, high_t]).all():
-            return value, value - high_t * error, value - low_t * error, "bootstrap-t"
-    half = float(stats.t.ppf((1 + level) / 2, n - 1)) * error
-    return value, value - half, value + half, "student-t"
+            low, high, method = value - high_t * error, value - low_t * error, "bootstrap-t"
+    return Estimate(value=value, low=low, high=high, n=n, unit_of_n=unit_of_n, level=level, method=method)
 
 
 def _t_quantiles(
@@ -97,15 +96,10 @@ def ratio_ci(
         ValueError: if the shapes differ, or a value is not positive and finite.
     """
     logs = _log_ratios(numerator, denominator)
-    value, low, high, method = _studentized(logs[:, None], _mean, level, seed)
-    return Estimate(
-        value=math.exp(value),
-        low=None if low is None else math.exp(low),
-        high=None if high is None else math.exp(high),
-        n=len(logs),
-        unit_of_n=unit_of_n,
-        level=level,
-        method=method,
+    found = _studentized(logs[:, None], _mean, level, seed, unit_of_n)
+    ends = {name: getattr(found, name) for name in ("value", "low", "high")}
+    return found.model_copy(
+        update={name: None if end is None else math.exp(end) for name, end in ends.items()}
     )
 
 
@@ -136,48 +130,4 @@ def ratio_of_sums_ci(
     pairs = np.column_stack([finite(numerator, "numerator"), finite(denominator, "denominator")])
     if (pairs[:, 1] <= 0).any():
         raise ValueError(f"denominators must be positive, the smallest is {pairs[:, 1].min():g}")
-    value, low, high, method = _studentized(pairs, _ratio_of_sums, level, seed)
-    return Estimate(
-        value=value, low=low, high=high, n=len(pairs), unit_of_n=unit_of_n, level=level, method=method
-    )
-
-
-def crossed_ratio_ci(
-    numerator: ArrayLike, denominator: ArrayLike, level: float = 0.95, seed: int = 0
-) -> Estimate:
-    """Geometric mean ratio over restarts x prompts (each [restarts, prompts], positive), both resampled.
-
-    Every restart answers the same prompts, so the two are crossed, not nested (Owen's pigeonhole
-    bootstrap). The interval speaks of other restarts *and* other prompts; `ratio_ci` keeps the prompts
-    fixed. It is Student's, with the bootstrap's standard error widened by sqrt(m/(m-1)) and m-1 degrees of
-    freedom, m the shorter side: conservative (it covers 0.95 to 1.00 in tests/test_ratios.py), and absent
-    below m = 3.
-
-    Raises:
-        ValueError: if the shapes differ, or a value is not positive and finite.
-    """
-    logs = _log_ratios(numerator, denominator, ndim=2)
-    value, shorter = float(logs.mean()), min(logs.shape)
-    low = high = None
-    if shorter >= MIN_INTERVAL:
-        t = float(stats.t.ppf((1 + level) / 2, shorter - 1))
-        half = t * _crossed_error(logs, seed) * math.sqrt(shorter / (shorter - 1))
-        low, high = math.exp(value - half), math.exp(value + half)
-    return Estimate(
-        value=math.exp(value),
-        low=low,
-        high=high,
-        n=logs.shape[0],
-        unit_of_n=f"restarts x {logs.shape[1]} prompts",
-        level=level,
-        method="none" if low is None else "crossed",
-    )
-
-
-def _crossed_error(x: Floats, seed: int, resamples: int = 1999) -> float:
-    """Bootstrap standard error of the mean of `x` [rows, columns], rows and columns drawn independently."""
-    rng = np.random.default_rng(seed)
-    rows, columns = (
-        rng.multinomial(size, np.full(size, 1 / size), size=resamples) / size for size in x.shape
-    )
-    return float((rows @ x * columns).sum(-1).std(ddof=1))
+    return _studentized(pairs, _ratio_of_sums, level, seed, unit_of_n)

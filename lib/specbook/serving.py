@@ -28,7 +28,8 @@ def opened(runs: Iterable[RunRecord]) -> list[RunRecord]:
 def poisson(runs: Iterable[RunRecord]) -> pd.DataFrame:
     """One row per arm, rate and domain of the Poisson records, restarts pooled.
 
-    Columns: arm, domain, rate_per_s (asked for), served_per_s (completed in the window), output_tokens_per_s,
+    Columns: arm, domain, rate_per_s (asked for), arrived_per_s and served_per_s (what came and what left,
+        each counted from its first to its last: the wait for the last answers belongs to neither),
         queue_wait_s (mean), and e2e_p50_s, e2e_p99_s, with p99_enough (whether the samples suffice).
     """
     groups: dict[tuple, list[RunRecord]] = {}
@@ -40,24 +41,28 @@ def poisson(runs: Iterable[RunRecord]) -> pd.DataFrame:
 
 def _arrivals(key: tuple, group: list[RunRecord]) -> dict[str, Any]:
     got = [run.measurement for run in group if run.measurement is not None]
-    seconds = sum(one.throughput.duration_s for one in got)
+    requests = [records.requests(run) for run in group]
     finished = sum(one.server.requests_finished for one in got)
-    e2e = pd.concat([records.requests(run)["e2e_s"] for run in group])
+    e2e = pd.concat([rows["e2e_s"] for rows in requests])
     p99 = stats.quantile(e2e, 0.99)
     return {
         "arm": key[0], "domain": key[1], "rate_per_s": key[2],
-        "served_per_s": sum(one.throughput.completed for one in got) / seconds,
-        "output_tokens_per_s": sum(one.throughput.output_tokens for one in got) / seconds,
+        "arrived_per_s": _pace([rows["start_s"] for rows in requests]),
+        "served_per_s": _pace([rows["start_s"] + rows["e2e_s"] for rows in requests]),
         "queue_wait_s": sum(one.server.queue_time_s for one in got) / max(finished, 1),
         "e2e_p50_s": stats.quantile(e2e, 0.5).value, "e2e_p99_s": p99.value, "p99_enough": p99.enough,
     }  # fmt: skip
 
 
+def _pace(windows: list[pd.Series]) -> float:
+    """Events per second, from the first to the last of each window."""
+    return sum(len(times) - 1 for times in windows) / sum(times.max() - times.min() for times in windows)
+
+
 def saturation(table: pd.DataFrame, share: float = 0.95) -> pd.DataFrame:
-    """Of `poisson`: per arm and domain the highest rate still served, to `share` of it; NaN if none was."""
-    kept = table.assign(
-        held_per_s=table["rate_per_s"].where(table["served_per_s"] >= share * table["rate_per_s"])
-    )
+    """Of `poisson`: per arm and domain the highest rate at which `share` of what came left; NaN if none."""
+    kept = table["served_per_s"] >= share * table["arrived_per_s"]
+    kept = table.assign(held_per_s=table["rate_per_s"].where(kept))
     return kept.groupby(["arm", "domain"], sort=False)["held_per_s"].max().reset_index()
 
 

@@ -1,4 +1,4 @@
-"""Percentiles with their sample-size rule, medians and shares. Ratios between arms are in `specbook.ratios`.
+"""Percentiles with their sample-size rule, and shares. What restarts say is in `specbook.ratios`.
 
 Sources: Conover 1999 (order-statistic interval of a quantile); Efron & Tibshirani 1993; Wilson 1927.
 """
@@ -14,8 +14,6 @@ MIN_TAIL_SAMPLES = 5
 of its 95 % interval exists from 3.7 (exp(-3.7) = 0.025); at 5 that end is no longer always the largest
 sample.
 """
-MIN_MEDIAN_CI = 5
-"""Fewest values whose range covers the median about as often as claimed: 0.94 at 5, 0.88 at 4, 0.75 at 3."""
 
 
 def finite(values: ArrayLike, name: str, ndim: int = 1) -> NDArray[np.float64]:
@@ -61,34 +59,6 @@ def quantile(values: ArrayLike, q: float, level: float = 0.95) -> Quantile:
         enough=enough,
         ci_low=float(ordered[low - 1]) if low >= 1 else None,
         ci_high=float(ordered[high - 1]) if high <= n else None,
-    )
-
-
-def median_ci(values: ArrayLike, level: float = 0.95, seed: int = 0, unit_of_n: str = "requests") -> Estimate:
-    """Median of independent `values` [n], in their unit, with a percentile-bootstrap interval.
-
-    A bootstrapped median never leaves the sample, so below MIN_MEDIAN_CI values the interval would claim
-    more than it covers and there is none: for a few restarts use `ratios.geometric_mean_ci`.
-
-    Raises:
-        ValueError: if `values` is empty or not finite.
-    """
-    x = finite(values, "values")
-    low = high = None
-    if len(x) >= MIN_MEDIAN_CI:
-        rng = np.random.default_rng(seed)
-        found = stats.bootstrap(
-            (x,), np.median, confidence_level=level, method="percentile", n_resamples=1999, batch=200, rng=rng
-        )
-        low, high = (float(end) for end in found.confidence_interval)
-    return Estimate(
-        value=float(np.median(x)),
-        low=low,
-        high=high,
-        n=len(x),
-        unit_of_n=unit_of_n,
-        level=level,
-        method="none" if low is None else "percentile",
     )
 
 

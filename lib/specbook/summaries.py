@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from specbook import records, stats
+from specbook import ratios, records, stats
 from specbook.errors import RecordError
 from specbook.records import RunRecord
 
@@ -99,6 +99,21 @@ def latency_table(
                 rows.append(
                     {**dict(zip(by, key, strict=True)), "metric": metric, "q": q, **found.model_dump()}
                 )
+    return pd.DataFrame(rows)
+
+
+def medians(runs: Iterable[RunRecord], by: tuple[str, ...] = (*CELL, "arm")) -> pd.DataFrame:
+    """Median TTFT, TPOT, ITL and E2E in seconds, with the doubt that restarts leave.
+
+    Columns: `by`, metric, q (0.5), and `estimate`: the geometric mean of each restart's own median, and its
+    interval over restarts. Requests of one restart share its machine's mood, so they are no sample of it.
+    """
+    rows = []
+    for key, group in pooled_requests(runs).groupby(list(by), sort=False):
+        for metric in LATENCIES:
+            restarts = [samples(part, metric) for _, part in group.groupby("restart")]
+            found = ratios.geometric_mean_ci([np.median(values) for values in restarts if len(values)])
+            rows.append({**dict(zip(by, key, strict=True)), "metric": metric, "q": 0.5, "estimate": found})
     return pd.DataFrame(rows)
 
 

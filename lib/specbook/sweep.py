@@ -47,10 +47,11 @@ class Plan(Frozen):
     concurrency: tuple[int, ...]
     """Closed loops; also called batch, since each request is one sequence of the engine's batch."""
     request_rate_per_s: tuple[float, ...] = ()
-    """Poisson arrivals, baseline arms only."""
+    """Poisson arrivals, only in the first of `baselines`."""
     num_requests: dict[int, int]
     """Requests in a closed loop's window, by concurrency."""
-    num_poisson_requests: int = 0
+    poisson_window_s: float = 0
+    """How long requests keep arriving; their number is this times the rate."""
     max_tokens: int
     temperature: float = 0.0
     seed: int = 0
@@ -68,17 +69,17 @@ class Plan(Frozen):
         base = [(self.target.model_copy(update={"execution": mode}), None) for mode in self.baselines]
         return base + [(self.target, s) for s in self.speculations(self.num_speculative_tokens)]
 
-    def loads(self, speculation: Speculation | None) -> list[Load]:
-        """Closed loops for every arm; Poisson arrivals where nothing is drafted."""
+    def loads(self, target: Target, speculation: Speculation | None) -> list[Load]:
+        """Closed loops for every arm; Poisson arrivals too for the first one."""
         closed = [
             Load(concurrency=c, num_requests=self.num_requests[c], num_warmups=max(4, c))
             for c in self.concurrency
         ]
         open_ = [
-            Load(request_rate_per_s=rate, num_requests=self.num_poisson_requests, num_warmups=8)
+            Load(request_rate_per_s=rate, num_requests=round(rate * self.poisson_window_s), num_warmups=8)
             for rate in self.request_rate_per_s
         ]
-        return closed if speculation is not None else closed + open_
+        return closed + open_ if (target, speculation) == self.arms()[0] else closed
 
     def points(self) -> list[Point]:
         """All points, in the order of measuring: restart by restart, arms interleaved, rotated each restart.
@@ -91,7 +92,7 @@ class Plan(Frozen):
         arms = self.arms()
         first = restart % len(arms)  # no arm is always the one that follows another
         for target, speculation in arms[first:] + arms[:first]:
-            for load in self.loads(speculation):
+            for load in self.loads(target, speculation):
                 for traffic in self.traffic():
                     yield Point(
                         chapter=self.chapter, target=target, speculation=speculation, traffic=traffic,

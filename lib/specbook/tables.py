@@ -32,15 +32,30 @@ def overview(table: pd.DataFrame) -> pd.DataFrame:
     return wide.loc[list(dict.fromkeys(table["domain"])), list(dict.fromkeys(table["load"]))]
 
 
+def medians(table: pd.DataFrame) -> pd.DataFrame:
+    """Of `summaries.medians` by concurrency and arm: milliseconds and their interval."""
+    return _clocks(table.assign(cell=[_milliseconds(estimate) for estimate in table["estimate"]]))
+
+
+def _milliseconds(estimate: Estimate) -> str:
+    value = f"{1e3 * estimate.value:.3g}"
+    return value if estimate.low is None else f"{value} [{1e3 * estimate.low:.3g}, {1e3 * estimate.high:.3g}]"
+
+
 def latency(table: pd.DataFrame) -> pd.DataFrame:
     """Of `summaries.latency_table` by concurrency and arm: milliseconds; `*`: too few samples."""
-    cells = [f"{1e3 * row.value:.4g}{'' if row.enough else ' *'}" for row in table.itertuples()]
+    marks = table["enough"].map({True: "", False: " *"})
+    return _clocks(table.assign(cell=(1e3 * table["value"]).map("{:.4g}".format) + marks))
+
+
+def _clocks(table: pd.DataFrame) -> pd.DataFrame:
+    """`cell` by clock and percentile (rows), mode and batch (columns)."""
     names = table["metric"].str.removesuffix("_s").str.upper() + table["q"].map(
         lambda q: f" p{100 * q:g}, ms"
     )
     mode = table["arm"].str.removeprefix("baseline ").str.strip("()")
     batch = table["concurrency"].map(lambda c: f"batch {c:g}")
-    wide = table.assign(cell=cells, clock=names, mode=mode, batch=batch)
+    wide = table.assign(clock=names, mode=mode, batch=batch)
     columns = list(dict.fromkeys(zip(mode, batch, strict=True)))
     wide = wide.pivot(index="clock", columns=["mode", "batch"], values="cell")
     return wide.loc[list(dict.fromkeys(names)), columns].rename_axis(index=None, columns=[None, None])
@@ -71,7 +86,8 @@ def prices(table: pd.DataFrame) -> pd.DataFrame:
     """Of `predict.prices`: what verifying and drafting cost, in steps of the best baseline."""
     renamed = table.rename(columns={
         "concurrency": "batch", "verify_cost": "verification, baseline steps",
-        "draft_cost": "each draft token, baseline steps",
+        "draft_cost": "each draft token, baseline steps", "num_speculative_tokens": "at K =",
+        "break_even_length": "break-even length, tokens/step",
     })  # fmt: skip
     return renamed.set_index(["method", "batch"]).round(2)
 

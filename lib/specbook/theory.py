@@ -7,9 +7,6 @@ what comes out is `computed`, never `measured`.
 Source: Leviathan et al. 2023 (arXiv:2211.17192), section 3.
 """
 
-from collections.abc import Sequence
-from itertools import pairwise
-
 from scipy.optimize import brentq
 
 
@@ -31,25 +28,6 @@ def expected_acceptance_length(alpha: float, k: int) -> float:
     if not 0.0 <= alpha <= 1.0 or k < 0:
         raise ValueError(f"need 0 <= alpha <= 1 and k >= 0, got {alpha=}, {k=}")
     return sum(alpha**i for i in range(k + 1))  # a finite sum also holds at alpha = 1
-
-
-def expected_acceptance_length_joint(joint_rates: Sequence[float]) -> float:
-    """Acceptance length from joint rates, with no independence assumed: 1 + their sum.
-
-    Args:
-        joint_rates: [K], share of drafts whose positions 0..i were all accepted.
-
-    Returns:
-        Tokens/step, in [1, K + 1].
-
-    Raises:
-        ValueError: if a rate is outside [0, 1], or rates rise with the position.
-    """
-    rates = [1.0, *joint_rates]
-    falling = all(later <= earlier for earlier, later in pairwise(rates))
-    if not falling or min(rates) < 0.0:
-        raise ValueError(f"joint rates lie in [0, 1] and never rise, got {list(joint_rates)}")
-    return sum(rates)
 
 
 def step_cost(k: int, draft_cost: float, verify_cost: float = 1.0, parallel: bool = False) -> float:
@@ -85,17 +63,6 @@ def speedup(
     if not 1.0 <= acceptance_length <= k + 1:
         raise ValueError(f"an acceptance length lies in [1, k + 1], got {acceptance_length=}, {k=}")
     return acceptance_length / step_cost(k, draft_cost, verify_cost, parallel)
-
-
-def break_even_acceptance_length(
-    k: int, draft_cost: float, verify_cost: float = 1.0, parallel: bool = False
-) -> float:
-    """Tokens/step at which speculation neither wins nor loses; above k + 1 it cannot win at all.
-
-    Raises:
-        ValueError: if a cost is out of range.
-    """
-    return step_cost(k, draft_cost, verify_cost, parallel)
 
 
 def best_k(
