@@ -34,8 +34,8 @@ class DraftRecipe(Frozen):
     """Layers whose outputs the head reads; distinct, each in [1, layers - 1]; the last one is always read."""
     ttt_steps: int = 4
     """Depth to which training unrolls the head on its own guesses."""
-    epochs: int = 3
-    total_seq_len: int = 2048
+    epochs: int = 6
+    total_seq_len: int = 1024
     """Tokens per optimizer step."""
     lr: float = 2e-3
     seed: int = 0
