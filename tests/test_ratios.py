@@ -65,10 +65,12 @@ def test_known_points():
     assert np.log([t.low, t.high]) == pytest.approx([1 - 0.2484, 1 + 0.2484], abs=1e-4)
 
 
-def test_ties_that_defeat_the_bootstrap_fall_back_to_student():
-    got = ratio_ci([2.0, 2.0, 2.0, 2.0, 2.2], np.ones(5))
-    assert got.method == "student-t"
-    assert got.low < got.value < got.high
+@pytest.mark.parametrize("values", [[2.0, 2.0, 2.0, 2.0, 2.2], [2.26, 1.93, 1.86, 3.57, 1.84]])
+def test_values_nearly_alike_but_one_do_not_send_an_end_off(values):
+    got = ratio_ci(values, np.ones(5))
+    student = ratio_ci(values[:3] + values[4:], np.ones(4)).method
+    assert (got.method, student) == ("bootstrap-t", "student-t")
+    assert got.low < got.value < got.high < 2.5 * got.value
 
 
 def test_swapping_the_arms_inverts_the_estimate():

@@ -59,9 +59,13 @@ def _pace(windows: list[pd.Series]) -> float:
     return sum(len(times) - 1 for times in windows) / sum(times.max() - times.min() for times in windows)
 
 
-def saturation(table: pd.DataFrame, share: float = 0.95) -> pd.DataFrame:
-    """Of `poisson`: per arm and domain the highest rate at which `share` of what came left; NaN if none."""
-    kept = table["served_per_s"] >= share * table["arrived_per_s"]
+def saturation(table: pd.DataFrame, share: float = 0.1) -> pd.DataFrame:
+    """Of `poisson`: per arm and domain the highest rate served without a queue; NaN if none was.
+
+    Without: the mean wait in the queue is at most `share` of the median E2E. What was served per second says
+    it less well: in a window of seconds one long last answer looks like a server that falls behind.
+    """
+    kept = table["queue_wait_s"] <= share * table["e2e_p50_s"]
     kept = table.assign(held_per_s=table["rate_per_s"].where(kept))
     return kept.groupby(["arm", "domain"], sort=False)["held_per_s"].max().reset_index()
 
