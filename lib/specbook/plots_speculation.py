@@ -122,8 +122,8 @@ def tail_delta(table: pd.DataFrame) -> list[Axes]:
         ax.set_xticks(range(len(loads)), loads)
         ax.grid(axis="x", visible=False)
         ax.set_title(title)
-    axes[0].set_ylabel("p99 with speculation − without, ms")
-    plots.legend_above(axes)
+    axes[0].set_ylabel("change of p99, ms")
+    plots.legend_above(axes, 5)
     return axes
 
 

@@ -33,19 +33,23 @@ def overview(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def medians(table: pd.DataFrame) -> pd.DataFrame:
-    """Of `summaries.medians` by concurrency and arm: milliseconds and their interval."""
-    return _clocks(table.assign(cell=[_milliseconds(estimate) for estimate in table["estimate"]]))
+    """Of `summaries.medians` by concurrency and arm: milliseconds and their interval, a clock per column."""
+    return _clocks(table.assign(cell=[_milliseconds(estimate) for estimate in table["estimate"]])).T
 
 
 def _milliseconds(estimate: Estimate) -> str:
-    value = f"{1e3 * estimate.value:.3g}"
-    return value if estimate.low is None else f"{value} [{1e3 * estimate.low:.3g}, {1e3 * estimate.high:.3g}]"
+    value, low, high = (
+        None if x is None else f"{1e3 * x:.{0 if x >= 0.01 else 1}f}"
+        for x in (estimate.value, estimate.low, estimate.high)
+    )
+    return f"{value}" if low is None else f"{value} [{low}, {high}]"
 
 
 def latency(table: pd.DataFrame) -> pd.DataFrame:
     """Of `summaries.latency_table` by concurrency and arm: milliseconds; `*`: too few samples."""
     marks = table["enough"].map({True: "", False: " *"})
-    return _clocks(table.assign(cell=(1e3 * table["value"]).map("{:.4g}".format) + marks))
+    values = [f"{1e3 * x:.{0 if x >= 0.1 else 1}f}" for x in table["value"]]
+    return _clocks(table.assign(cell=values + marks))
 
 
 def _clocks(table: pd.DataFrame) -> pd.DataFrame:
@@ -85,9 +89,8 @@ def poisson(table: pd.DataFrame) -> pd.DataFrame:
 def prices(table: pd.DataFrame) -> pd.DataFrame:
     """Of `predict.prices`: what verifying and drafting cost, in steps of the best baseline."""
     renamed = table.rename(columns={
-        "concurrency": "batch", "verify_cost": "verification, baseline steps",
-        "draft_cost": "each draft token, baseline steps", "num_speculative_tokens": "at K =",
-        "break_even_length": "break-even length, tokens/step",
+        "concurrency": "batch", "verify_cost": "verification", "draft_cost": "each draft token",
+        "num_speculative_tokens": "K", "break_even_length": "break-even length at K",
     })  # fmt: skip
     return renamed.set_index(["method", "batch"]).round(2)
 
