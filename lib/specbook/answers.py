@@ -74,12 +74,9 @@ def losses(table: pd.DataFrame) -> str:
 
 def advice(runs: Iterable[RunRecord]) -> str:
     """One line per load: the K whose mean over domains is best, or none."""
-    means = comparisons.across_domains(comparisons.speedups(runs))
-    means = means[means["method"] != "baseline"]
     lines = []
-    for load, group in means.groupby("load", sort=False):
-        top = group.loc[group["speedup"].idxmax()]
+    for _, top in comparisons.best_over_domains(runs).iterrows():
         choice = top["arm"] if top["speedup"] > 1 else f"no speculation; the least bad is {top['arm']}"
         spread = f"{top['speedup']:.2f}× over the domains (from {top['worst']:.2f}× to {top['best']:.2f}×)"
-        lines.append(f"- **{load}**: {choice}, {spread}")
+        lines.append(f"- **{top['load']}**: {choice}, {spread}")
     return "\n".join(lines)

@@ -14,6 +14,9 @@ from specbook.errors import RecordError
 from specbook.records import RunRecord
 from specbook.summaries import CELL, NAMES, Speed
 
+POOLED = "all domains"
+"""What stands for the domain where all of them are pooled."""
+
 
 def best_baseline(cell: pd.DataFrame, speed: Speed = "output_tokens_per_s") -> str | None:
     """The baseline arm with the highest median speed in one cell of `summaries.throughput`; None without
@@ -124,17 +127,21 @@ def _macro(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     ).reset_index()
 
 
-POOLED = "all domains"
+def best_over_domains(runs: Iterable[RunRecord]) -> pd.DataFrame:
+    """One row of `across_domains` per load: the arm, baselines aside, that is fastest over the domains."""
+    means = across_domains(speedups(runs))
+    means = means[means["method"] != "baseline"]
+    return means.loc[means.groupby("load", sort=False)["speedup"].idxmax()]
 
 
 def tails(runs: Iterable[RunRecord]) -> pd.DataFrame:
-    """`p99_delta` of one arm per load, the fastest over the domains: each domain, and POOLED all together."""
+    """`p99_delta` of `best_over_domains`' arms: each domain, and POOLED all together."""
     runs = list(runs)
-    means = across_domains(speedups(runs))
-    means = means[means["method"] != "baseline"]
-    best = means.loc[means.groupby("load", sort=False)["speedup"].idxmax(), ["load", "arm"]]
-    pooled = p99_delta(runs, tuple(name for name in CELL if name not in ("domain", "setup")))
-    return pd.concat([p99_delta(runs), pooled.assign(domain=POOLED)]).merge(best)
+    best = set(best_over_domains(runs)[["load", "arm"]].itertuples(index=False, name=None))
+    points = ((run, run.point) for run in runs)
+    kept = [run for run, p in points if p.speculation is None or (p.load.label, p.arm) in best]
+    pooled = p99_delta(kept, tuple(name for name in CELL if name not in ("domain", "setup")))
+    return pd.concat([p99_delta(kept), pooled.assign(domain=POOLED)], ignore_index=True)
 
 
 def p99_delta(

@@ -39,17 +39,20 @@ def medians(table: pd.DataFrame) -> pd.DataFrame:
 
 def _milliseconds(estimate: Estimate) -> str:
     value, low, high = (
-        None if x is None else f"{1e3 * x:.{0 if x >= 0.01 else 1}f}"
-        for x in (estimate.value, estimate.low, estimate.high)
+        None if x is None else _ms(x, 0.01) for x in (estimate.value, estimate.low, estimate.high)
     )
     return f"{value}" if low is None else f"{value} [{low}, {high}]"
+
+
+def _ms(seconds: float, whole_from_s: float) -> str:
+    """Milliseconds to one decimal, or whole from `whole_from_s` on."""
+    return f"{1e3 * seconds:.{0 if seconds >= whole_from_s else 1}f}"
 
 
 def latency(table: pd.DataFrame) -> pd.DataFrame:
     """Of `summaries.latency_table` by concurrency and arm: milliseconds; `*`: too few samples."""
     marks = table["enough"].map({True: "", False: " *"})
-    values = [f"{1e3 * x:.{0 if x >= 0.1 else 1}f}" for x in table["value"]]
-    return _clocks(table.assign(cell=values + marks))
+    return _clocks(table.assign(cell=[_ms(value, 0.1) for value in table["value"]] + marks))
 
 
 def _clocks(table: pd.DataFrame) -> pd.DataFrame:
