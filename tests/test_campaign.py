@@ -8,6 +8,7 @@ import pytest
 import factories
 from factories import HARDWARE, PROVENANCE
 from specbook import bench, campaign, lossless_check, paths, plan, provenance, records
+from specbook.engine import fleet
 from specbook.errors import ConfigError, EngineError, SpecbookError
 
 GROUP = {
@@ -32,12 +33,14 @@ class World:
 
     def __init__(self):
         self.weights = {"target": "A"}
-        self.events, self.server, self.clock = [], None, count()
+        self.events, self.running, self.clock = [], None, count()
+        self.at_once = 9
         self.refuses, self.deadly, self.interrupts_at = lambda arm: False, lambda point: False, None
 
     def measure(self, server, point, *, hardware):
         assert (server.target, server.speculation) == (point.target, point.speculation)
         assert server.alive
+        assert server is self.running
         if self.interrupts_at == self.measured():
             raise KeyboardInterrupt
         self.events.append(("measure", point, len(records.load())))
@@ -83,9 +86,17 @@ def world(tmp_path, monkeypatch):
         def is_alive(self):
             return self.alive
 
+        def resume(self):
+            assert made.running is None
+            made.running = self
+
+        def pause(self):
+            made.running = None
+
     monkeypatch.setenv("SPECBOOK_ROOT", str(tmp_path))
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setattr(campaign, "VllmServer", Server)
+    monkeypatch.setattr(fleet, "VllmServer", Server)
+    monkeypatch.setattr(campaign, "at_once", lambda configurations: made.at_once)
     monkeypatch.setattr(campaign, "detect", lambda: HARDWARE)
     monkeypatch.setattr(campaign, "with_peaks", lambda found: found)
     monkeypatch.setattr(bench, "measure", made.measure)
@@ -106,11 +117,30 @@ def test_each_point_is_on_disk_before_the_next_starts(world):
     assert {r.run_id for r in records.load()} == {r.run_id for r in made}
 
 
-def test_one_server_for_each_arm_and_restart_and_it_is_stopped_before_the_next(world):
+def kinds(world):
+    return [event[0] for event in world.events if event[0] in ("start", "stop")]
+
+
+def test_one_server_for_each_arm_and_restart_and_those_of_a_restart_are_up_together(world):
     campaign.measure([a_plan(**NGRAM)])
     assert world.started() == ["baseline", "ngram K=3", "ngram K=3", "baseline"]
-    kinds = [event[0] for event in world.events if event[0] in ("start", "stop")]
-    assert kinds == ["start", "stop"] * 4
+    assert kinds(world) == ["start", "start", "stop", "stop"] * 2
+
+
+def test_where_one_server_fits_it_is_stopped_before_the_next(world):
+    world.at_once = 1
+    campaign.measure([a_plan(**NGRAM)])
+    assert world.started() == ["baseline", "ngram K=3", "ngram K=3", "baseline"]
+    assert kinds(world) == ["start", "stop"] * 4
+
+
+def test_arms_of_one_load_and_domain_are_measured_in_turns(world):
+    made = campaign.measure([a_plan(**NGRAM)])
+    cells = [(r.point.restart, r.point.load.concurrency, r.point.traffic.domain) for r in made]
+    assert cells[::2] == cells[1::2]  # both arms, one after the other
+    assert len(set(cells)) == len(cells) / 2
+    first = [r.point.speculation is None for r in made[::2]]
+    assert first == [True, False] * 2 + [False, True] * 2  # no arm always comes first
 
 
 def test_the_lossless_check_comes_last(world):
@@ -185,9 +215,9 @@ def test_an_engine_that_dies_is_started_again_for_the_points_after(world):
 def test_an_engine_that_keeps_dying_is_given_up(world):
     world.deadly = lambda point: point.restart == 0
     made = campaign.measure([a_plan()])
-    assert world.measured() == campaign.MAX_ENGINE_DEATHS + 4
+    assert world.measured() == fleet.MAX_DEATHS + 4
     reasons = [record.reason for record in made]
-    assert reasons[:2] == ["it crashed"] * campaign.MAX_ENGINE_DEATHS
+    assert reasons[:2] == ["it crashed"] * fleet.MAX_DEATHS
     assert all("kept dying" in reason for reason in reasons[2:4])
     assert reasons[4:] == [None] * 4
 

@@ -3,13 +3,14 @@
 import fcntl
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from itertools import groupby
 from typing import TypeVar
 
 from tqdm.auto import tqdm
 
 from specbook import bench, lossless_check, paths, provenance, records
-from specbook.config import Point
-from specbook.engine.vllm import VllmServer
+from specbook.config import Point, Speculation, Target
+from specbook.engine.fleet import Fleet, at_once
 from specbook.errors import ConfigError, EngineError, SpecbookError
 from specbook.hardware import Hardware, detect, with_peaks
 from specbook.plan import Plan, Source
@@ -17,8 +18,6 @@ from specbook.records import RunRecord
 
 SERVER_START_WORK = 12.0
 """Starting a server, in the unit of `_work`: about as long as twelve requests one after the other."""
-MAX_ENGINE_DEATHS = 2
-"""An engine that dies twice over one group of points is not started a third time."""
 
 T = TypeVar("T")
 
@@ -99,7 +98,11 @@ def measure(plans: Sequence[Plan]) -> list[RunRecord]:
         if groups:
             hardware = with_peaks(hardware)
         with _progress(groups) as bar:
-            made = [record for group in groups for record in _measure_group(group, hardware, bar)]
+            made = [
+                record
+                for together in _together(groups)
+                for record in _measure_together(together, hardware, bar)
+            ]
         if made and all(record.status == "failed" for record in made):
             raise EngineError(f"all {len(made)} points failed. The last one: {made[-1].reason}")
         for plan in plans:
@@ -115,42 +118,63 @@ def _progress(groups: Sequence[list[Point]]) -> tqdm:
     )  # fmt: skip
 
 
-def _measure_group(group: list[Point], hardware: Hardware, bar: tqdm) -> list[RunRecord]:
-    """Measure neighbours; each record is on disk before the next point starts."""
-    bar.set_description(f"restart {group[0].restart} {group[0].arm}")
+def _measure_together(groups: Sequence[list[Point]], hardware: Hardware, bar: tqdm) -> list[RunRecord]:
+    """Measure what these servers measure; each record is on disk before the next point starts."""
+    bar.set_description(f"restart {groups[0][0].restart}: starting {len(groups)} servers")
     made = []
-    # Closed by name: an interrupt's traceback would else keep the server running for as long as it is held.
-    with closing(_measured(group, hardware)) as found:
+    # Closed by name: an interrupt's traceback would else keep the servers running for as long as it is held.
+    with closing(_measured(groups, hardware)) as found:
         for record in found:
             records.append(record)
             made.append(record)
+            bar.set_description(f"restart {record.point.restart} {record.point.arm}")
             bar.update(_work(record.point))
-    bar.update(SERVER_START_WORK)
+    bar.update(SERVER_START_WORK * len(groups))
     return made
 
 
-def _measured(group: list[Point], hardware: Hardware) -> Iterator[RunRecord]:
-    """One server for points that differ in traffic and load only; it is started again if it dies."""
-    left, deaths, reason = list(group), 0, ""
-    while left and deaths < MAX_ENGINE_DEATHS:
-        reason = "the engine kept dying on points before this one"
-        try:
-            with VllmServer(group[0].target, group[0].speculation) as server:
-                while left and server.is_alive():
-                    yield bench.measure(server, left.pop(0), hardware=hardware)
-        except EngineError as error:
-            reason = provenance.portable(str(error))
-        deaths += 1
-    for point in left:
-        yield bench.failed(point, reason, hardware=hardware)
+def _measured(groups: Sequence[list[Point]], hardware: Hardware) -> Iterator[RunRecord]:
+    """Points of servers that are up together, in turns; one that dies is started again."""
+    with Fleet([_configuration(group[0]) for group in groups]) as fleet:
+        for point in _in_turns(groups):
+            try:
+                with fleet.running(*_configuration(point)) as server:
+                    record = bench.measure(server, point, hardware=hardware)
+            except EngineError as error:
+                record = bench.failed(point, provenance.portable(str(error)), hardware=hardware)
+            yield record
+
+
+def _configuration(point: Point) -> tuple[Target, Speculation | None]:
+    return point.target, point.speculation
 
 
 def _servers(points: Sequence[Point]) -> list[list[Point]]:
     """Neighbours that one server can measure: same restart, target and speculation."""
     order: dict[str, list[Point]] = {}
     for point in sorted(points, key=lambda p: p.restart):
-        order.setdefault(f"{point.restart} {point.target!r} {point.speculation!r}", []).append(point)
+        order.setdefault(f"{point.restart} {_configuration(point)!r}", []).append(point)
     return list(order.values())
+
+
+def _together(groups: Sequence[list[Point]]) -> Iterator[list[list[Point]]]:
+    """Servers of one restart, as many as this machine holds."""
+    for _, restart in groupby(groups, key=lambda group: group[0].restart):
+        left = list(restart)
+        size = at_once([_configuration(group[0]) for group in left])
+        while left:
+            yield left[:size]
+            left = left[size:]
+
+
+def _in_turns(groups: Sequence[list[Point]]) -> Iterator[Point]:
+    """The arms of one load and domain after each other, then the next; each time another arm is first."""
+    cells: dict[str, list[Point]] = {}
+    for point in (point for group in groups for point in group):
+        cells.setdefault(f"{point.load!r} {point.traffic!r}", []).append(point)
+    for turn, arms in enumerate(cells.values()):
+        first = turn % len(arms)
+        yield from arms[first:] + arms[:first]
 
 
 def _work(point: Point) -> float:

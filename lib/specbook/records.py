@@ -142,6 +142,7 @@ def _write_atomically(path: Path, data: bytes) -> None:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
                 file.flush()
+                os.fchmod(file.fileno(), 0o644)  # mkstemp keeps it from other users; a record is for them
                 os.fsync(file.fileno())
             os.replace(name, path)
         except BaseException:

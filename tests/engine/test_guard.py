@@ -4,11 +4,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
+from processes import left
 
 from specbook.engine import guard
 
@@ -40,27 +40,21 @@ def start(kind: str) -> tuple[subprocess.Popen[str], list[int]]:
     return process, [int(pid) for pid in process.stdout.readline().split()]
 
 
-def left(pids: list[int], within_s: float = 10) -> list[int]:
-    """Those of `pids` that still run after `within_s`."""
-    deadline = time.monotonic() + within_s
-    while (alive := [pid for pid in pids if runs(pid)]) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return alive
-
-
-def runs(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 @pytest.mark.parametrize("kind", ["plain", "deaf"])
 def test_closing_the_pipe_ends_everything(kind):
     process, pids = start(kind)
     assert left(pids, 0) == pids
     process.stdin.close()
     assert process.wait(30) == 128 + (signal.SIGKILL if kind == "deaf" else signal.SIGTERM)
+    assert left(pids, 0) == []
+
+
+def test_a_paused_engine_hears_that_it_shall_end():
+    process, pids = start("plain")
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    process.stdin.close()
+    assert process.wait(30) == 128 + signal.SIGTERM
     assert left(pids, 0) == []
 
 

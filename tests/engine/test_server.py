@@ -9,28 +9,13 @@ import httpx
 import psutil
 import pytest
 from engine_models import make_model
+from processes import left, runs
 
 from specbook.config import Target
 from specbook.engine.vllm import VllmServer
 from specbook.errors import ConfigError, EngineError
 
 pytestmark = pytest.mark.engine
-GONE_WITHIN_S = 10
-
-
-def wait_gone(pids: list[int], within_s: float = GONE_WITHIN_S) -> list[int]:
-    """Those of `pids` that still run after `within_s`."""
-    deadline = time.monotonic() + within_s
-    while (left := [pid for pid in pids if running(pid)]) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return left
-
-
-def running(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def ask(server: VllmServer, key: str | None) -> httpx.Response:
@@ -68,7 +53,7 @@ def test_stops_after_an_exception_and_starts_again_on_the_same_port(target, tmp_
     first = VllmServer(target, log_dir=tmp_path)
     pids = serve_and_fail(first)
     assert len(pids) >= 2
-    assert wait_gone(pids, 0) == []
+    assert left(pids, 0) == []
     assert not first.is_alive()
     with VllmServer(target, port=first.port, log_dir=tmp_path) as second:
         assert ask(second, None).status_code == 200
@@ -125,17 +110,37 @@ with server:
 """
 
 
+def cpu_seconds(pids: list[int]) -> float:
+    return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids)
+
+
+def test_a_paused_server_uses_no_time_and_goes_on_where_it_was(target, tmp_path):
+    with VllmServer(target, log_dir=tmp_path) as server:
+        ask(server, None)
+        server.pause()
+        before = cpu_seconds(server.pids())
+        time.sleep(6)  # longer than its HTTP connections are kept
+        assert cpu_seconds(server.pids()) == before
+        for _ in range(2):
+            server.resume()
+            assert "vllm:" in server.metrics()
+        assert ask(server, None).status_code == 200
+        server.pause()
+        pids = server.pids()
+    assert left(pids, 0) == []
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_when_the_parent_is_killed(script, target, how):
     parent = script(START_AND_WAIT.format(target=target.model_dump_json(), before=""))
     pids = [int(pid) for pid in parent.stdout.readline().split()]
     assert len(pids) >= 2
-    assert all(running(pid) for pid in pids)
+    assert all(runs(pid) for pid in pids)
     parent.send_signal(how)
     if how == signal.SIGINT:
         time.sleep(0.05)
         parent.send_signal(how)  # the impatient second Ctrl-C
-    assert wait_gone(pids) == []
+    assert left(pids) == []
 
 
 def test_nothing_is_left_when_the_parent_is_killed_while_starting(script, target):
@@ -144,12 +149,15 @@ def test_nothing_is_left_when_the_parent_is_killed_while_starting(script, target
     pids = [int(pid) for pid in parent.stdout.readline().split()]
     assert pids
     parent.kill()
-    assert wait_gone(pids) == []
+    assert left(pids) == []
 
 
-def test_nothing_is_left_when_the_guard_itself_is_killed(target, tmp_path):
+@pytest.mark.parametrize("paused", [False, True])
+def test_nothing_is_left_when_the_guard_itself_is_killed(target, tmp_path, paused):
     with VllmServer(target, log_dir=tmp_path) as server:
+        if paused:
+            server.pause()
         pids = server.pids()
         os.kill(psutil.Process(pids[0]).ppid(), signal.SIGKILL)
-        assert wait_gone(pids) == []
+        assert left(pids) == []
         assert not server.is_alive()

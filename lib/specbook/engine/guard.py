@@ -79,6 +79,7 @@ def _wait_for_reason(engine: subprocess.Popen[bytes], wakeup: int, owner: int, s
 def _end(engine: subprocess.Popen[bytes], grace_s: float) -> None:
     """SIGTERM, up to `grace_s` to drain, SIGKILL of all that is left."""
     deadline = time.monotonic() + grace_s
+    _signal(descendants(), signal.SIGCONT)  # a paused engine would not hear SIGTERM
     if engine.poll() is None:
         engine.terminate()
     while engine.poll() is None and time.monotonic() < deadline:

@@ -64,11 +64,15 @@ def command(target: Target, speculation: Speculation | None, port: int) -> list[
     return [*module, *given, "--no-enable-prefix-caching", *eager, *target.extra_args]
 
 
+def models(target: Target, speculation: Speculation | None) -> list[str]:
+    """What a server loads: folders or hub ids."""
+    return [target.model, *([speculation.model] if speculation and speculation.model else [])]
+
+
 def environment(target: Target, speculation: Speculation | None, on: Device) -> dict[str, str]:
     """Variables that the engine gets beside the caller's, and those of the caller that matter to it."""
     ours = {"VLLM_NO_USAGE_STATS": "1", "VLLM_USE_AOT_COMPILE": "0"}  # deep targets break the AOT cache
-    models = [target.model, *([speculation.model] if speculation and speculation.model else [])]
-    if all(Path(resolve_model(model)).is_dir() for model in models):
+    if all(Path(resolve_model(model)).is_dir() for model in models(target, speculation)):
         ours["HF_HUB_OFFLINE"] = "1"
     theirs = {
         name: value
@@ -161,7 +165,7 @@ class VllmServer:
         deadline = time.monotonic() + self.ready_timeout_s
         while not self.is_healthy():
             if not self.is_alive():
-                raise EngineError(f"{self.obituary()} (while starting; log: {self.log_path})")
+                raise EngineError(f"{self.obituary()} (before it was ready; log: {self.log_path})")
             if time.monotonic() > deadline:
                 raise EngineError(
                     f"vLLM was alive but not ready after {self.ready_timeout_s:g} s: give it a longer "
@@ -201,6 +205,24 @@ class VllmServer:
         with suppress(psutil.NoSuchProcess):
             return [child.pid for child in psutil.Process(self._guard.pid).children(recursive=True)]
         return []
+
+    def pause(self) -> None:
+        """Stop the engine's processes (SIGSTOP): idle, they would still spin. Harmless when it has ended."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused engine run, and wait until it answers; harmless when it runs.
+
+        Raises:
+            EngineError: if it has ended, or does not answer in time.
+        """
+        self._signal(signal.SIGCONT)
+        self._wait_until_ready()
+
+    def _signal(self, number: signal.Signals) -> None:
+        for pid in self.pids():
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def metrics(self) -> str:
         """The server's Prometheus text."""

@@ -1,0 +1,99 @@
+"""Servers that are up together, of which one runs at a time: arms are measured seconds apart, not minutes.
+
+A machine's speed drifts over minutes, and to start an engine takes one. Started once, and stopped (SIGSTOP)
+but for its own windows, a server costs memory while it waits and no time.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from specbook.config import Speculation, Target, resolve_model
+from specbook.engine.vllm import VllmServer, device, models
+from specbook.errors import EngineError
+
+Configuration = tuple[Target, Speculation | None]
+MAX_DEATHS = 2
+"""An engine that dies twice is not started a third time."""
+BYTES_BESIDE_WEIGHTS = 3 * 2**30
+"""An engine on a CPU: its processes, compiled kernels and a KV cache of 1 GiB."""
+
+
+def at_once(configurations: Sequence[Configuration]) -> int:
+    """How many of these servers this machine holds together; one where an engine takes all the memory."""
+    if device() != "cpu":
+        return 1
+    largest = max(sum(map(_weights_bytes, models(*which))) for which in configurations)
+    return max(1, int(psutil.virtual_memory().available / (BYTES_BESIDE_WEIGHTS + largest)))
+
+
+def _weights_bytes(model: str) -> float:
+    """Of a local model; infinite for a hub id, of which nothing is known here."""
+    folder = Path(resolve_model(model))
+    return sum(f.stat().st_size for f in folder.glob("*.safetensors")) if folder.is_dir() else float("inf")
+
+
+class Fleet:
+    """All of these servers are started when the `with` block is entered, and gone after it.
+
+    A server that does not start, or dies, is started once more when it is next needed.
+    """
+
+    def __init__(self, configurations: Sequence[Configuration]) -> None:
+        self._wanted = [*configurations]
+        self._up: dict[str, VllmServer] = {}
+        self._deaths: Counter[str] = Counter()
+        self._last_words: dict[str, EngineError] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with self._stack:  # an interrupt while they start ends those that are up
+            for which in self._wanted:
+                with suppress(EngineError), self.running(*which):
+                    pass
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @contextmanager
+    def running(self, target: Target, speculation: Speculation | None) -> Iterator[VllmServer]:
+        """One server runs, ready to answer, until the block is left.
+
+        Raises:
+            EngineError: if it does not start, or died too often.
+        """
+        server = self._alive(target, speculation)
+        server.resume()
+        try:
+            yield server
+        finally:
+            server.pause()
+
+    def _alive(self, target: Target, speculation: Speculation | None) -> VllmServer:
+        name = f"{target!r} {speculation!r}"
+        if name in self._up:
+            if self._up[name].is_alive():
+                return self._up[name]
+            del self._up[name]
+            self._died(name, EngineError("the engine kept dying on points before this one"))
+        if self._deaths[name] >= MAX_DEATHS:
+            raise self._last_words[name]
+        try:
+            self._up[name] = self._stack.enter_context(VllmServer(target, speculation))
+        except EngineError as error:
+            self._died(name, error)
+            raise
+        return self._up[name]
+
+    def _died(self, name: str, error: EngineError) -> None:
+        self._deaths[name] += 1
+        self._last_words[name] = error

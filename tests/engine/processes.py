@@ -1,0 +1,21 @@
+"""Which processes still run."""
+
+import time
+
+import psutil
+
+
+def runs(pid: int) -> bool:
+    """Whether it is there, and more than a zombie that nobody has asked for yet."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def left(pids: list[int], within_s: float = 10) -> list[int]:
+    """Those of `pids` that still run after `within_s`."""
+    deadline = time.monotonic() + within_s
+    while (alive := [pid for pid in pids if runs(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return alive

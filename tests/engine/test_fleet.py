@@ -1,0 +1,76 @@
+"""Servers that are up together: one runs, the others wait; what dies is started once more."""
+
+import os
+import signal
+import time
+
+import psutil
+import pytest
+from processes import left
+
+from specbook.config import Speculation, Target
+from specbook.engine import fleet
+from specbook.engine.fleet import Fleet
+from specbook.errors import EngineError
+
+NGRAM = Speculation(method="ngram", num_speculative_tokens=3)
+GIB = 2**30
+
+
+@pytest.fixture
+def memory(monkeypatch):
+    """Sets what this machine has free, and what vLLM was built for."""
+
+    def have(gib: float, on: str = "cpu") -> None:
+        free = psutil.virtual_memory()._replace(available=gib * GIB)
+        monkeypatch.setattr(psutil, "virtual_memory", lambda: free)
+        monkeypatch.setattr(fleet, "device", lambda: on)
+
+    return have
+
+
+def test_as_many_as_memory_holds(memory, tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    os.truncate(tmp_path / "model.safetensors", GIB)  # sparse: takes no disk
+    here = Target(name="t", model=str(tmp_path), max_model_len=64)
+    draft = Speculation(method="draft_model", num_speculative_tokens=2, model=str(tmp_path))
+    memory(16)
+    assert fleet.at_once([(here, None)]) == 4
+    assert fleet.at_once([(here, None), (here, draft)]) == 3
+    memory(1)
+    assert fleet.at_once([(here, None)]) == 1
+
+
+def test_one_on_an_accelerator_and_for_a_model_of_unknown_size(memory, tmp_path):
+    memory(64)
+    assert fleet.at_once([(Target(name="t", model="org/hub-id", max_model_len=64), None)]) == 1
+    memory(64, on="accelerator")
+    assert fleet.at_once([(Target(name="t", model=str(tmp_path), max_model_len=64), None)]) == 1
+
+
+@pytest.mark.engine
+def test_one_runs_while_the_others_wait_and_the_dead_come_back_once(target):
+    with Fleet([(target, None), (target, NGRAM)]) as servers:
+        with servers.running(target, NGRAM) as drafting:
+            assert drafting.speculation == NGRAM
+            assert drafting.is_healthy()
+            with servers.running(target, None) as plain:
+                pids = [*drafting.pids(), *plain.pids()]
+                os.kill(plain.pids()[-1], signal.SIGKILL)
+                _until(lambda: not plain.is_alive())
+        assert {psutil.Process(pid).status() for pid in drafting.pids()} == {psutil.STATUS_STOPPED}
+        with servers.running(target, None) as again:
+            assert again is not plain
+            assert again.is_healthy()
+            os.kill(again.pids()[-1], signal.SIGKILL)
+            _until(lambda: not again.is_alive())
+        with pytest.raises(EngineError, match="kept dying"), servers.running(target, None):
+            pass
+    assert left(pids, 0) == []
+
+
+def _until(true, within_s: float = 30) -> None:
+    deadline = time.monotonic() + within_s
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert true()
