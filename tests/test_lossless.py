@@ -5,9 +5,9 @@ from pydantic import ValidationError
 from scipy import stats
 
 from factories import HARDWARE, PROVENANCE, eagle3, target
-from specbook import lossless, records
+from specbook import lossless, records, tables
 from specbook.errors import RecordError
-from specbook.lossless_record import LosslessRecord
+from specbook.lossless_record import LosslessRecord, fullest
 
 ARMS = ("baseline", "speculation", "control")
 
@@ -116,6 +116,18 @@ def made(**changes) -> LosslessRecord:
 def test_a_record_that_contradicts_itself_is_refused(changes, message):
     with pytest.raises(ValidationError, match=message):
         made(**changes)
+
+
+def test_the_check_of_most_prompts_stands_for_a_precision_and_among_equals_the_newest():
+    one = {
+        "prompt_ids": ("p",), "equality": lossless.compare([[1]], [[1]]), "divergences": (),
+        "control": lossless.compare([[1]], [[1]]),
+    }  # fmt: skip
+    half = target(dtype="float32")
+    small, old, new, other = made(run_id="1", **one), made(run_id="2"), made(run_id="3"), made(target=half)
+    eager = {"target": target(execution="eager"), "control_execution": "compiled"}
+    assert fullest([small, old, new, other, made(run_id="4", **one, **eager)]) == [new, other]
+    assert len(tables.lossless([old, new])) == 1
 
 
 def test_the_record_lives_beside_the_runs_and_is_told_apart(monkeypatch, tmp_path):

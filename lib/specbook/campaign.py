@@ -1,6 +1,7 @@
 """Run a plan: what is missing is measured, what is on disk is not measured again."""
 
 import fcntl
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import groupby
@@ -113,7 +114,7 @@ def measure(plans: Sequence[Plan]) -> list[RunRecord]:
 def _progress(groups: Sequence[list[Point]]) -> tqdm:
     work = sum(_work(point) for group in groups for point in group) + SERVER_START_WORK * len(groups)
     return tqdm(
-        total=round(work), desc="measuring", disable=not groups, leave=False,
+        total=math.ceil(work), desc="measuring", disable=not groups, leave=False,
         bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed} < {remaining}",
     )  # fmt: skip
 
@@ -126,10 +127,9 @@ def _measure_together(groups: Sequence[list[Point]], hardware: Hardware, bar: tq
     with closing(_measured(groups, hardware)) as found:
         for record in found:
             records.append(record)
-            made.append(record)
             bar.set_description(f"restart {record.point.restart} {record.point.arm}")
-            bar.update(_work(record.point))
-    bar.update(SERVER_START_WORK * len(groups))
+            bar.update(_work(record.point) + (0 if made else SERVER_START_WORK * len(groups)))
+            made.append(record)
     return made
 
 

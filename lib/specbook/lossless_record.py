@@ -1,5 +1,6 @@
 """The record of a lossless check; `records` puts it on disk beside the runs."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -64,3 +65,17 @@ class LosslessRecord(Frozen):
     def comparison(self) -> Comparison:
         """Speculation against the control, prompt by prompt."""
         return against_control(self.equality.diverged, self.control.diverged)
+
+
+def fullest(checks: Iterable[LosslessRecord]) -> list[LosslessRecord]:
+    """Of the checks of one target, precision and speculation, that with the most prompts, or the newest.
+
+    Args:
+        checks: oldest first.
+    """
+    best: dict[str, LosslessRecord] = {}
+    for check in checks:
+        name = f"{check.target.model} {check.target.dtype} {check.speculation!r}"
+        if name not in best or check.equality.n >= best[name].equality.n:
+            best[name] = check
+    return list(best.values())

@@ -6,7 +6,7 @@ import pandas as pd
 
 from specbook.estimate import Estimate
 from specbook.lossless import largest_margin
-from specbook.lossless_record import LosslessRecord
+from specbook.lossless_record import LosslessRecord, fullest
 
 
 def speeds(table: pd.DataFrame) -> pd.DataFrame:
@@ -99,18 +99,20 @@ def prices(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def lossless(checks: Iterable[LosslessRecord]) -> pd.DataFrame:
-    """A row per precision: equal answers with speculation and in the control, margins, p-value."""
+    """A row per precision: prompts answered alike with speculation and in the control, the largest margin
+    (logits) where they part, and the chance p of speculation parting so much more often by luck.
+    """
     rows = []
-    for check in checks:
+    for check in fullest(checks):
         test = check.comparison()
         rows.append(
             {
-                "precision": check.target.dtype, "arm": check.speculation.label, "prompts": check.equality.n,
-                "equal, speculation": f"{check.equality.equal} of {check.equality.n}",
-                f"equal, control ({check.control_execution})": f"{check.control.equal} of {check.control.n}",
-                "largest margin, logits": _margin(largest_margin(check.divergences)),
-                "control's margin": _margin(largest_margin(check.control_divergences)),
-                "p (speculation forks more)": f"{test.p_value:.2g}",
+                "precision": check.target.dtype, "arm": check.speculation.label,
+                "equal": f"{check.equality.equal} of {check.equality.n}",
+                "margin": _margin(largest_margin(check.divergences)),
+                "control equal": f"{check.control.equal} of {check.control.n} ({check.control_execution})",
+                "control margin": _margin(largest_margin(check.control_divergences)),
+                "p": f"{test.p_value:.2g}",
             }
         )  # fmt: skip
     return pd.DataFrame(rows).set_index("precision") if rows else pd.DataFrame({"no lossless check": []})
@@ -122,7 +124,7 @@ def accuracy(checks: Iterable[LosslessRecord]) -> pd.DataFrame:
         {"precision": check.target.dtype, "domain": domain,
          "without speculation": _share(check.accuracy["baseline"][domain]),
          "with speculation": _share(check.accuracy["speculation"][domain])}
-        for check in checks
+        for check in fullest(checks)
         for domain in check.accuracy["baseline"]
     ]  # fmt: skip
     return (
@@ -137,7 +139,7 @@ def _share(estimate: Estimate) -> str:
 
 
 def _margin(margin: float | None) -> str:
-    return "none parted" if margin is None else f"{margin:.3g}"
+    return "-" if margin is None else f"{margin:.3g}"
 
 
 def _indexed(columns: dict[str, object], index: list[str]) -> pd.DataFrame:
