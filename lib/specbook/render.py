@@ -22,6 +22,8 @@ INJECTED = "injected-parameters"
 NO_CARD = "The card of the pocket models is written when they are trained: `models/card.md` is not there yet."
 STRICT = ("--all", "-W", "-n", "--keep-going")
 WARNING = re.compile(r"WARNING|ERROR|CRITICAL|^\S*(Error|Exception): ", re.MULTILINE)
+QUIET = ["--IPKernelApp.log_level=CRITICAL"]
+"""Kernels warn at every start that loopback is not encrypted; what fails in a cell is raised all the same."""
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -90,7 +92,7 @@ def _run(notebook: Path, out: Path, parameters: dict[str, Any]) -> None:
     try:
         papermill.execute_notebook(
             str(notebook), str(out), parameters, cwd=str(paths.root()), kernel_name="python3",
-            progress_bar=False, start_timeout=180,
+            progress_bar=False, start_timeout=180, extra_arguments=QUIET,
         )  # fmt: skip
     except PapermillExecutionError as error:
         raise SpecbookError(
