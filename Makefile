@@ -35,7 +35,7 @@ book: $(VENV)/.installed  ## Measure a quick plan if this machine has no records
 	@$(BIN)/specbook book
 
 test: lint  ## Lint, then run every test
-	@$(BIN)/pytest
+	@$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder  # a server's start is mostly one thread
 
 lint: $(VENV)/.installed  ## Check code and notebooks with ruff
 	@$(BIN)/ruff check .
