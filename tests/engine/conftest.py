@@ -89,10 +89,14 @@ def script(tmp_path: Path):
         env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(LIB), os.environ.get("PYTHONPATH", "")])}
         started.append(
             subprocess.Popen(
-                [sys.executable, "-c", source], stdout=subprocess.PIPE, text=True, env=env, cwd=tmp_path,
+                [sys.executable, "-c", source],
+                stdout=subprocess.PIPE,
+                text=True,
+                env=env,
+                cwd=tmp_path,
                 # Tests in the background of a shell inherit an ignored Ctrl-C.
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-            )  # fmt: skip
+            )
         )
         return started[-1]
 
