@@ -13,6 +13,9 @@ LOCKS      := $(LOCKS_$(ENGINE))
 # pip compiles nothing here: Python does it on first import, and only for the modules that are used.
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check --no-compile --no-deps
 
+# Containers often set this, and then each of an engine's processes compiles thousands of modules at every start.
+unexport PYTHONDONTWRITEBYTECODE
+
 ifeq ($(LOCKS),)
 $(error ENGINE=$(ENGINE) is unknown: use cpu or cuda)
 endif

@@ -71,7 +71,11 @@ def models(target: Target, speculation: Speculation | None) -> list[str]:
 
 def environment(target: Target, speculation: Speculation | None, on: Device) -> dict[str, str]:
     """Variables that the engine gets beside the caller's, and those of the caller that matter to it."""
-    ours = {"VLLM_NO_USAGE_STATS": "1", "VLLM_USE_AOT_COMPILE": "0"}  # deep targets break the AOT cache
+    ours = {
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_USE_AOT_COMPILE": "0",  # deep targets break the AOT cache
+        "PYTHONDONTWRITEBYTECODE": "",  # else each process compiles thousands of modules at every start
+    }
     if all(Path(resolve_model(model)).is_dir() for model in models(target, speculation)):
         ours["HF_HUB_OFFLINE"] = "1"
     theirs = {
