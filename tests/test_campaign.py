@@ -1,6 +1,7 @@
 """A campaign measures what is missing and no more, and loses nothing when something dies on the way."""
 
 import fcntl
+from datetime import datetime
 from itertools import count
 
 import pytest
@@ -156,6 +157,16 @@ def test_a_second_run_measures_only_what_is_missing(world):
     world.events.clear()
     assert campaign.measure([a_plan()]) == []
     assert not world.started()
+
+
+def test_points_from_before_a_date_are_measured_again_and_those_after_are_not(world):
+    campaign.measure([a_plan(domains=["json"])])  # at seconds 0 to 3
+    later = datetime(2026, 1, 1, 0, 0, 2)
+    assert len(campaign.missing([a_plan(domains=["json"])], HARDWARE, later)) == 2
+    made = campaign.measure([a_plan(domains=["json"])], later)
+    assert len(made) == 2
+    assert campaign.measure([a_plan(domains=["json"])], later) == []
+    assert len(records.load()) == 6
 
 
 def test_points_that_failed_are_measured_again(world):

@@ -120,7 +120,7 @@ def test_ctrl_c_ends_any_command_with_130(monkeypatch, arguments, module, name):
 
 def test_run_says_how_many_points_failed_and_why(monkeypatch):
     bad = factories.failed_run(factories.point())
-    monkeypatch.setattr(campaign, "measure", lambda plans: [bad])
+    monkeypatch.setattr(campaign, "measure", lambda plans, since: [bad])
     result = invoke("run", "all")
     assert result.exit_code == 1
     assert "1 points measured now, 1 of them failed" in result.output

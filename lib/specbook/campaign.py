@@ -4,6 +4,7 @@ import fcntl
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from datetime import datetime
 from itertools import groupby
 from typing import TypeVar
 
@@ -67,12 +68,14 @@ def _weights(record: RunRecord) -> dict[str, str]:
     return {f"{role} {models[role]}": sha for role, sha in record.provenance.weights_sha256.items()}
 
 
-def missing(plans: Sequence[Plan], hardware: Hardware) -> list[Point]:
+def missing(plans: Sequence[Plan], hardware: Hardware, since: datetime | None = None) -> list[Point]:
     """Points of all plans that this machine has not measured with today's weights, in measuring order.
 
-    Plans are interleaved restart by restart, and a point that two chapters share appears once.
+    Plans are interleaved restart by restart, and a point that two chapters share appears once. Records from
+    before `since` (UTC) do not count.
     """
-    good = (record for record in records.load(hardware.id) if record.status == "ok")
+    oldest = since.isoformat() if since else ""
+    good = (r for r in records.load(hardware.id) if r.status == "ok" and r.started_at >= oldest)
     done = {_identity(record.key, record.provenance.weights_sha256) for record in good}
     points: dict[str, Point] = {}
     for point in (point for plan in plans for point in plan.points()):
@@ -82,8 +85,8 @@ def missing(plans: Sequence[Plan], hardware: Hardware) -> list[Point]:
     return [point for group in _servers(todo) for point in group]
 
 
-def measure(plans: Sequence[Plan]) -> list[RunRecord]:
-    """Measure what is missing, lossless checks last; each point is on disk before the next one starts.
+def measure(plans: Sequence[Plan], since: datetime | None = None) -> list[RunRecord]:
+    """Measure what is `missing`, lossless checks last; each point is on disk before the next one starts.
 
     Returns:
         The new records, failed ones included.
@@ -95,7 +98,7 @@ def measure(plans: Sequence[Plan]) -> list[RunRecord]:
     """
     hardware = detect()
     with _alone():
-        groups = _servers(missing(plans, hardware))
+        groups = _servers(missing(plans, hardware, since))
         if groups:
             hardware = with_peaks(hardware)
         with _progress(groups) as bar:

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
@@ -75,6 +76,10 @@ def run(
     hardware: Hardware = "cpu",
     group: Group = "full",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be measured.")] = False,
+    since: Annotated[
+        datetime | None,
+        typer.Option(help="UTC. Points measured before are measured again; those after count as done."),
+    ] = None,
 ) -> None:
     """Measure what is missing of these chapters' plans; every point is on disk before the next starts."""
     from specbook import campaign, plan
@@ -82,9 +87,9 @@ def run(
     with _one_clear_message(RESUMABLE):
         plans = [plan.load(name, hardware, group) for name in plan.chapters(chapters, hardware)]
         if dry_run:
-            _say_what_is_missing(plans)
+            _say_what_is_missing(plans, since)
             return
-        made = campaign.measure(plans)
+        made = campaign.measure(plans, since)
     bad = [record for record in made if record.status == "failed"]
     out.print(f"{len(made)} points measured now, {len(bad)} of them failed")
     for record in bad:
@@ -93,12 +98,12 @@ def run(
         raise typer.Exit(1)
 
 
-def _say_what_is_missing(plans: "list[Plan]") -> None:
+def _say_what_is_missing(plans: "list[Plan]", since: datetime | None) -> None:
     from specbook import campaign
     from specbook.engine import vllm
     from specbook.hardware import detect
 
-    todo = campaign.missing(plans, detect())
+    todo = campaign.missing(plans, detect(), since)
     for command in dict.fromkeys(shlex.join(vllm.command(p.target, p.speculation, 8000)) for p in todo):
         typer.echo(command)
     done = sum(len(plan.points()) for plan in plans) - len(todo)
