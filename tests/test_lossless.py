@@ -123,11 +123,20 @@ def test_the_check_of_most_prompts_stands_for_a_precision_and_among_equals_the_n
         "prompt_ids": ("p",), "equality": lossless.compare([[1]], [[1]]), "divergences": (),
         "control": lossless.compare([[1]], [[1]]),
     }  # fmt: skip
-    half = target(dtype="float32")
-    small, old, new, other = made(run_id="1", **one), made(run_id="2"), made(run_id="3"), made(target=half)
+    exact = target(dtype="float32")
+    small, old, new, other = made(run_id="1", **one), made(run_id="2"), made(run_id="3"), made(target=exact)
     eager = {"target": target(execution="eager"), "control_execution": "compiled"}
     assert fullest([small, old, new, other, made(run_id="4", **one, **eager)]) == [new, other]
     assert len(tables.lossless([old, new])) == 1
+
+
+def test_a_check_of_older_weights_does_not_stand_for_a_model_trained_again():
+    again = PROVENANCE.model_copy(update={"weights_sha256": {"target": "trained again"}})
+    small = {
+        "prompt_ids": ("p",), "equality": lossless.compare([[1]], [[1]]), "divergences": (),
+        "control": lossless.compare([[1]], [[1]]), "provenance": dict.fromkeys(ARMS, again),
+    }  # fmt: skip
+    assert fullest([made(), made(**small)]) == [made(**small)]
 
 
 def test_the_record_lives_beside_the_runs_and_is_told_apart(monkeypatch, tmp_path):

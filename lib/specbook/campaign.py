@@ -11,8 +11,8 @@ from typing import TypeVar
 from tqdm.auto import tqdm
 
 from specbook import bench, lossless_check, paths, provenance, records
-from specbook.config import Point, Speculation, Target
-from specbook.engine.fleet import Fleet, at_once
+from specbook.config import Point
+from specbook.engine.fleet import Configuration, Fleet, at_once
 from specbook.errors import ConfigError, EngineError, SpecbookError
 from specbook.hardware import Hardware, detect, with_peaks
 from specbook.plan import Plan, Source
@@ -148,7 +148,7 @@ def _measured(groups: Sequence[list[Point]], hardware: Hardware) -> Iterator[Run
             yield record
 
 
-def _configuration(point: Point) -> tuple[Target, Speculation | None]:
+def _configuration(point: Point) -> Configuration:
     return point.target, point.speculation
 
 

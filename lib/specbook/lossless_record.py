@@ -70,12 +70,19 @@ class LosslessRecord(Frozen):
 def fullest(checks: Iterable[LosslessRecord]) -> list[LosslessRecord]:
     """Of the checks of one target, precision and speculation, that with the most prompts, or the newest.
 
+    A model that was trained again is another model: checks of its older weights do not count.
+
     Args:
         checks: oldest first.
     """
     best: dict[str, LosslessRecord] = {}
     for check in checks:
         name = f"{check.target.model} {check.target.dtype} {check.speculation!r}"
-        if name not in best or check.equality.n >= best[name].equality.n:
+        held = best.get(name)
+        if held is None or _weights(held) != _weights(check) or check.equality.n >= held.equality.n:
             best[name] = check
     return list(best.values())
+
+
+def _weights(check: LosslessRecord) -> dict[str, str]:
+    return check.provenance["speculation"].weights_sha256
