@@ -25,7 +25,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup book test lint measure train lock clean distclean
+.PHONY: help setup book test torture lint measure train lock clean distclean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -39,6 +39,9 @@ book: $(VENV)/.installed  ## Measure a quick plan if this machine has no records
 
 test: lint  ## Lint, then run every test
 	@$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder  # a server's start is mostly one thread
+
+torture: $(VENV)/.installed  ## Strike at random moments for ten minutes; SEED=N strikes there again
+	@$(BIN)/python tests/torture/torture.py $(if $(SEED),--seed $(SEED))
 
 lint: $(VENV)/.installed  ## Check code and notebooks with ruff
 	@$(BIN)/ruff check .
@@ -81,7 +84,10 @@ $(VENV)/.locked: $(LOCKS) | $(VENV)/.engine
 	  echo "setup 2/3: installing $$lock (minutes the first time)"; $(PIP_INSTALL) -r $$lock || exit 1; done
 	@touch $@
 
+# Python 3.11 reads .pth files as the locale has it, and with LC_ALL=C would not start where the checkout's own path is no
+# ASCII: a relative one is.
 $(VENV)/.installed: pyproject.toml $(VENV)/.locked
 	@echo "setup 3/3: installing specbook itself, editable"
 	@$(PIP_INSTALL) --no-build-isolation --editable .
+	@for path in $(VENV)/lib/python3*/site-packages/__editable__.specbook-*.pth; do echo ../../../../lib > "$$path"; done
 	@touch $@

@@ -1,17 +1,62 @@
 """What tests of every folder share."""
 
+import os
+from collections.abc import Iterator
+
 import pytest
+
+from tools import pytest_terminal_summary
+
+__all__ = ["pytest_terminal_summary"]
+CAMPAIGNS = ("test_second_engine", "test_doors")
+"""They measure, and a machine runs one campaign at a time: on two workers one would refuse the other."""
+
+
+LONGEST = (
+    "test_server", "book", "test_opposites", "server", "pocket", "campaigns", "test_bench", "test_build",
+    "test_drain", "test_fleet",
+)  # fmt: skip
+"""Groups that take minutes. They begin first, on different workers, and what is quick fills the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several workers (`-n`), a file's tests stay on one, and all those that open the one built book."""
+    """With several workers (`-n`), tests that share what is slow to make stay on one: see `_group`."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(_group(item), len(places)))
     for item in items:
-        book = item.path.parent.name == "book"
-        item.add_marker(pytest.mark.xdist_group("book" if book else item.path.stem))
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+
+
+def _group(item: pytest.Item) -> str:
+    """The one built book, the one server that is only asked, the pocket models' tokenizer; else the file."""
+    fixtures = getattr(item, "fixturenames", ())
+    if "html" in fixtures:
+        return "book"
+    if "server" in fixtures and item.get_closest_marker("engine"):
+        return "server"
+    if item.path.stem in CAMPAIGNS:
+        return "campaigns"
+    return "pocket" if item.path.parent.name == "pocket" else item.path.stem
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_loss_of_power() -> Iterator[None]:
+    """Records are flushed to disk one by one, and tests write thousands: a disk may take long over each."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        yield
 
 
 @pytest.fixture
 def project(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The project itself and its shipped records, whatever the book's session fixtures point at."""
+    """The project itself and its shipped records, whatever other fixtures point at."""
     for name in ("SPECBOOK_ROOT", "SPECBOOK_RESULTS"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _not_the_books(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The book's session fixtures point at a copy of the project: no other test on that worker may see it."""
+    if "root" not in request.fixturenames:
+        for name in ("SPECBOOK_ROOT", "SPECBOOK_RESULTS"):
+            monkeypatch.delenv(name, raising=False)

@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 
 from specbook import records
-from specbook.config import Load, Point, Speculation, Target, Traffic
-from specbook.hardware import Hardware
-from specbook.provenance import Provenance
-from specbook.records import (
+from specbook.plan.schema import Load, Point, Speculation, Target, Traffic
+from specbook.records.origin import Hardware, Provenance
+from specbook.records.run import (
     Measurement,
+    Round,
     RunRecord,
     ServerCounters,
     SpecDecodeCounters,
@@ -56,6 +56,10 @@ def point(speculation=None, *, domain="json", concurrency=1, restart=0, num_requ
     )  # fmt: skip
 
 
+def together(where: Point) -> Round:
+    return Round(id=f"round-{where.restart}")
+
+
 def rows(n: int = 4, tpot_s: float = 0.01, tokens: int = 11, seed: int = 0) -> pd.DataFrame:
     """`n` requests of `tokens` tokens, 20 ms to the first, then about `tpot_s` each."""
     spread = np.random.default_rng(seed).uniform(0.99, 1.01, size=n)
@@ -78,6 +82,7 @@ def rows(n: int = 4, tpot_s: float = 0.01, tokens: int = 11, seed: int = 0) -> p
 def write_run(where: Point, tokens_per_s: float, *, spec_decode=None, requests=None, **fields) -> RunRecord:
     """A good record of `where`, its per-request rows on disk under `paths.results_dir()`."""
     requests = rows(where.load.num_requests, 1 / tokens_per_s) if requests is None else requests
+    own = fields.pop("together", None) or together(where)
     run_id = fields.pop("run_id", f"{where.key}-{fields.get('started_at', '0')}")
     path = records.folder(HARDWARE.id, where.chapter) / f"{run_id}.parquet"
     total = int(requests["output_tokens"].sum())
@@ -94,7 +99,7 @@ def write_run(where: Point, tokens_per_s: float, *, spec_decode=None, requests=N
         requests_sha256=records.write_requests(path, requests),
     )  # fmt: skip
     body = {
-        "schema_version": 1, "run_id": run_id, "key": where.key, "kind": "measured", "status": "ok",
+        "run_id": run_id, "key": where.key, "round": own, "kind": "measured", "status": "ok",
         "reason": None, "started_at": "2026-01-01T00:00:00+00:00", "point": where, "hardware": HARDWARE,
         "provenance": PROVENANCE, "measurement": measurement,
     }  # fmt: skip
@@ -103,7 +108,7 @@ def write_run(where: Point, tokens_per_s: float, *, spec_decode=None, requests=N
 
 def failed_run(where: Point) -> RunRecord:
     return RunRecord(
-        schema_version=1, run_id=f"{where.key}-failed", key=where.key, kind="measured", status="failed",
+        run_id=f"{where.key}-failed", key=where.key, round=together(where), kind="measured", status="failed",
         reason="it crashed", started_at="2026-01-01T00:00:00+00:00", point=where, hardware=HARDWARE,
         provenance=PROVENANCE, measurement=None,
     )  # fmt: skip

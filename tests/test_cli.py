@@ -1,18 +1,23 @@
 """The command line: a mistake the user can mend is one message and exit 1, never a traceback."""
 
 import signal
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
 import factories
-from specbook import ask, campaign, doctor, plan, profiles, provenance, records, render
+from specbook import ask, doctor, plan, records
+from specbook.book import render
 from specbook.cli import app
-from specbook.engine import vllm
+from specbook.engine import running
+from specbook.engine import server as engine_server
 from specbook.errors import EngineError
+from specbook.measure import campaign, provenance
+from specbook.plan import profiles
 from specbook.pocket import train
 
-COMMANDS = ("doctor", "run", "book", "check", "readme", "serve", "ask", "train")
+COMMANDS = ("doctor", "run", "book", "check", "pack", "readme", "serve", "ask", "train")
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +77,15 @@ MISTAKES = [
     (("book", "--source", "recrods"), "no source 'recrods' (did you mean 'records'?)"),
     (("serve", "--profile", "cpu/eagel3"), "no profile 'cpu/eagel3' (did you mean 'cpu/eagle3'?)"),
     (("ask", "why?", "--profile", "cpu/eagel3"), "no profile 'cpu/eagel3' (did you mean 'cpu/eagle3'?)"),
+    (
+        ("run", "02", "--set", "restarts"),
+        "--set restarts: write KEY=VALUE, the key being a parameter of the plan",
+    ),
     (("ask", "why?", "--usd-per-hour", "0"), "--usd-per-hour 0.0: give a positive price"),
+    (
+        ("run", "02", "--draft", "ngrm"),
+        "no draft 'ngrm' (did you mean 'ngram'?): give a folder, a hub id, or a method",
+    ),
     (("ask", "why?", "--usd-per-hour", "nan"), "--usd-per-hour nan: give a positive price"),
     (("train", "eagel3"), "nothing called 'eagel3' to train (did you mean 'eagle3'?)"),
 ]
@@ -136,7 +149,9 @@ def test_dry_run_starts_nothing_and_prints_commands_that_a_shell_understands(mon
     quick = plan.load("02_eagle3", "cpu", "quick")
     assert len(commands) == len(quick.arms())  # the baseline is shared between the chapters
     assert all("--speculative-config '{" in command for command in commands[len(quick.baselines) :])
-    assert "points to measure" in result.output.splitlines()[-1]
+    last = result.output.splitlines()[-1]
+    assert "points to measure" in last
+    assert "about " in last or "no estimate" in last
 
 
 @pytest.mark.parametrize(
@@ -151,7 +166,7 @@ def test_dry_run_starts_nothing_and_prints_commands_that_a_shell_understands(mon
 def test_book_measures_the_quick_plan_and_replays_the_full_one(monkeypatch, arguments, measured):
     calls = []
     monkeypatch.setattr(campaign, "measure", lambda plans: calls.append(plans))
-    monkeypatch.setattr(render, "build", lambda *_: "index.html")
+    monkeypatch.setattr(render, "build", lambda *_, **__: "index.html")
     result = invoke("book", *arguments)
     assert (result.exit_code, bool(calls)) == (0, measured), result.output
     assert "index.html" in result.output
@@ -172,6 +187,21 @@ def test_check_names_the_corrupted_record_and_fails(project):
     assert good.name not in result.stderr
 
 
+def test_packed_records_are_checked_one_by_one(project):
+    for restart in range(3):
+        records.append(factories.write_run(factories.point(restart=restart), 10.0))
+    assert invoke("pack").output == "1 packs written, 0 records dropped\n"
+    assert invoke("check").output == "3 records read, 0 bad\n"
+    assert invoke("pack").output == "0 packs written, 0 records dropped\n"
+
+
+def test_nothing_is_dropped_that_no_commit_holds(project, monkeypatch):
+    monkeypatch.setenv("SPECBOOK_ROOT", str(project))
+    path = records.append(factories.write_run(factories.point(), 10.0))
+    assert "lies in no git checkout" in complaint("pack", "--drop-unshipped")
+    assert path.exists()
+
+
 def test_check_names_a_record_that_cannot_be_read(project):
     folder = project / "results" / "cpu" / "x" / "y.json"
     folder.mkdir(parents=True)
@@ -182,7 +212,7 @@ def test_check_names_a_record_that_cannot_be_read(project):
 
 
 class FakeServer:
-    base_url, log_path = "http://127.0.0.1:8000/v1", "x.log"
+    client, log_path = SimpleNamespace(base_url="http://127.0.0.1:8000/v1"), "x.log"
 
     def __init__(self, target, speculation=None, **_):
         self.target = target
@@ -202,7 +232,7 @@ class FakeServer:
 
 @pytest.fixture
 def server(monkeypatch):
-    monkeypatch.setattr(vllm, "VllmServer", FakeServer)
+    monkeypatch.setattr(engine_server, "Server", FakeServer)
     held = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, held)
@@ -214,6 +244,27 @@ def test_a_server_that_ends_by_itself_is_an_error():
     assert result.exit_code == 1
     assert "out of memory" in result.stderr
     assert "http://127.0.0.1:8000/v1" in result.stdout
+
+
+@pytest.mark.usefixtures("server")
+def test_a_key_never_stands_on_the_command_line(tmp_path, monkeypatch):
+    """Every user of the machine can read it there."""
+    given = []
+    monkeypatch.setattr(FakeServer, "__init__", lambda self, *_, **more: given.append(more["api_key"]))
+    assert "list of processes: set SPECBOOK_API_KEY" in complaint("serve", "--api-key", "secret")
+    file = tmp_path / "key"
+    assert "cannot be read" in complaint("serve", "--api-key-file", str(file))
+    file.write_text("\n")
+    assert "is empty" in complaint("serve", "--api-key-file", str(file))
+    file.write_text("from-a-file\n")
+    monkeypatch.setattr(FakeServer, "target", SimpleNamespace(name="x"), raising=False)
+    invoke("serve", "--api-key-file", str(file))
+    CliRunner().invoke(app, ["serve", "--ask-api-key"], input="typed\n")
+    monkeypatch.setenv("SPECBOOK_API_KEY", "from-the-environment")
+    invoke("serve")
+    monkeypatch.setenv("SPECBOOK_API_KEY", "")
+    invoke("serve")
+    assert given == ["from-a-file", "typed", "from-the-environment", None]
 
 
 @pytest.mark.usefixtures("server")
@@ -238,6 +289,33 @@ def test_ask_streams_the_answer_as_it_is_and_then_four_lines(monkeypatch, argume
     kinds = [line.split()[0] for line in result.stdout.splitlines()[-4:]]
     assert kinds == ["[serve]", "[decode]", "[latency]", "[cost]"]
     assert cost in result.stdout
+
+
+def test_ask_takes_the_url_of_a_server_that_runs(monkeypatch):
+    given = []
+    monkeypatch.setattr(
+        running, "Running", lambda *at: given.append(at) or SimpleNamespace(title="vLLM there")
+    )
+    reply = ask.Reply(ttft_s=0.1, e2e_s=1.0, output_tokens=10, spec_decode=None)
+    monkeypatch.setattr(ask, "ask", lambda *_: reply)
+    result = invoke("ask", "why?", "--url", "http://127.0.0.1:8000")
+    assert result.exit_code == 0, result.output
+    assert given == [("http://127.0.0.1:8000", None)]
+    assert "[serve] vLLM there" in result.stdout
+    assert result.stderr == ""  # nothing was started
+
+
+def test_run_hands_your_own_model_and_prompts_to_the_plan(monkeypatch):
+    given = []
+    monkeypatch.setattr(plan, "load", lambda *_, **own: given.append(own))
+    monkeypatch.setattr(campaign, "measure", lambda plans, since: [])
+    own = ("--target", "m", "--draft", "ngram", "--draft", "h", "--prompts", "p.jsonl")
+    more = ("--set", "target.dtype=auto", "--set", "concurrency=[1, 4]")
+    for arguments in (own, more, (*own, *more), ()):
+        assert invoke("run", "02", *arguments).exit_code == 0
+    wanted = {"target": {"model": "m"}, "drafts": ["ngram", "h"], "prompts": "p.jsonl"}
+    others = {"target": {"dtype": "auto"}, "concurrency": [1, 4]}
+    assert given == [wanted, others, wanted | others | {"target": {"model": "m", "dtype": "auto"}}, {}]
 
 
 def test_train_refuses_a_device_that_is_not_there():

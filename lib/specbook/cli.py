@@ -1,30 +1,43 @@
 """The command line: doctor, run, book, serve, ask, check, train."""
 
 import math
-import shlex
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from typer.core import TyperGroup
 
+from specbook.console import busy, err, out
+from specbook.console import complain as _complain
+from specbook.console import one_clear_message as _one_clear_message
+from specbook.deploy.cli import app as deploy_app
 from specbook.errors import ConfigError, SpecbookError
 
 if TYPE_CHECKING:
-    from specbook.plan import Plan
+    from specbook.engine.server import Server
+
+
+class _Told(TyperGroup):
+    """Ctrl-C is told in the seconds of a command's own imports too."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with _one_clear_message():
+            return super().invoke(ctx)
+
 
 app = typer.Typer(
-    help="Measure speculative decoding on a real vLLM server, and build the book from the records.",
+    cls=_Told,
+    help="Measure speculative decoding on a real server, and build the book from the records.",
     no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False,
 )  # fmt: skip
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+app.add_typer(deploy_app, name="deploy")
 
 Hardware = Annotated[str, typer.Option(help="A folder of params/.")]
 Group = Annotated[str, typer.Option(help="`quick`: the book in minutes; `full`: what results/ ships.")]
@@ -32,24 +45,6 @@ ProfileName = Annotated[
     str, typer.Option("--profile", help="<hardware>/<name> of params/<hardware>/profiles.yaml.")
 ]
 RESUMABLE = "interrupted. What was done is on disk; run it again to go on."
-
-
-@contextmanager
-def _one_clear_message(interrupted: str = "interrupted.") -> Iterator[None]:
-    """A mistake the user can mend ends in one message and a non-zero exit; so does Ctrl-C."""
-    try:
-        yield
-    except SpecbookError as error:
-        _complain("specbook:", str(error))
-        raise typer.Exit(1) from None
-    except KeyboardInterrupt:
-        _complain("specbook:", interrupted)
-        raise typer.Exit(130) from None
-
-
-def _complain(label: str, message: str) -> None:
-    # Never as markup: messages quote lists, paths and logs, and rich would eat what stands in brackets.
-    err.print(Text.assemble((label, "bold red"), " ", message), soft_wrap=True)
 
 
 @app.command()
@@ -80,34 +75,54 @@ def run(
         datetime | None,
         typer.Option(help="UTC. Points measured before are measured again; those after count as done."),
     ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Your own model, a folder or a hub id, in place of the plan's.")
+    ] = None,
+    draft: Annotated[
+        list[str] | None,
+        typer.Option(help="A folder, a hub id or a method such as ngram; give it again for another."),
+    ] = None,
+    prompts: Annotated[
+        str | None, typer.Option(help="Your own traffic: JSON lines, each with `prompt` or `messages`.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Another parameter of the plan, KEY=VALUE, such as domains=[json]."),
+    ] = None,
 ) -> None:
     """Measure what is missing of these chapters' plans; every point is on disk before the next starts."""
-    from specbook import campaign, plan
+    from specbook import plan
+    from specbook.measure import campaign, needs, preview
 
     with _one_clear_message(RESUMABLE):
-        plans = [plan.load(name, hardware, group) for name in plan.chapters(chapters, hardware)]
+        own = _own(target, draft, prompts, settings or [])
+        plans = [plan.load(name, hardware, group, **own) for name in plan.chapters(chapters, hardware)]
         if dry_run:
-            _say_what_is_missing(plans, since)
+            with busy("looking for what is on disk"):
+                lines, counted = preview.preview(plans, since)
+            typer.echo("\n".join(lines))
+            for line in [*needs.lines(plans), counted]:
+                out.print(line, soft_wrap=True)
             return
         made = campaign.measure(plans, since)
     bad = [record for record in made if record.status == "failed"]
     out.print(f"{len(made)} points measured now, {len(bad)} of them failed")
     for record in bad:
-        _complain("failed:", f"{record.point.arm}, {record.point.load.label}: {record.reason}")
+        _complain("failed:", f"{record.title}: {record.reason}")
     if bad:
         raise typer.Exit(1)
 
 
-def _say_what_is_missing(plans: "list[Plan]", since: datetime | None) -> None:
-    from specbook import campaign
-    from specbook.engine import vllm
-    from specbook.hardware import detect
+def _own(
+    target: str | None, drafts: list[str] | None, prompts: str | None, texts: list[str]
+) -> dict[str, Any]:
+    from specbook.plan import own
 
-    todo = campaign.missing(plans, detect(), since)
-    for command in dict.fromkeys(shlex.join(vllm.command(p.target, p.speculation, 8000)) for p in todo):
-        typer.echo(command)
-    done = sum(len(plan.points()) for plan in plans) - len(todo)
-    out.print(f"{len(todo)} points to measure, {done} on disk or shared between chapters")
+    found = own.settings(texts)
+    if target is not None:
+        sizes = found.get("target", {})
+        found["target"] = {"model": target, **sizes} if isinstance(sizes, dict) else target
+    return found | {k: v for k, v in (("drafts", drafts), ("prompts", prompts)) if v}
 
 
 @app.command()
@@ -120,7 +135,9 @@ def book(
     ] = None,
 ) -> None:
     """Measure the quick plan on this machine if it has not been, run the notebooks, build the HTML."""
-    from specbook import campaign, plan, render
+    from specbook import plan
+    from specbook.book import render
+    from specbook.measure import campaign
     from specbook.mistakes import near
 
     with _one_clear_message(RESUMABLE):
@@ -131,7 +148,7 @@ def book(
         if source == "hardware":
             out.print(f"measuring the {group} plan of {', '.join(names)} on this machine")
             campaign.measure([plan.load(name, hardware, group) for name in names])
-        index = render.build(names, hardware, group)
+        index = render.build(names, hardware, group, report=out.print)
         out.print(f"the book: {index}", soft_wrap=True)
 
 
@@ -140,20 +157,40 @@ def check() -> None:
     """Read every record under results/ and say which are not what they should be."""
     from specbook import records
 
-    with _one_clear_message():
-        problems = [problem for _, problem in records.validate_all()]
-    bad = [problem for problem in problems if problem]
+    with _one_clear_message(), busy("reading every record"):
+        found = list(records.validate_all())
+    bad = [problem for _, problem in found if problem]
     for problem in bad:
         _complain("bad:", problem)
-    out.print(f"{len(problems)} records read, {len(bad)} bad")
+    out.print(f"{sum(path.suffix != '.parquet' for path, _ in found)} records read, {len(bad)} bad")
     if bad:
         raise typer.Exit(1)
 
 
 @app.command()
+def pack(
+    drop_unshipped: Annotated[
+        bool,
+        typer.Option("--drop-unshipped", help="Remove records of weights that models/ no longer has."),
+    ] = False,
+) -> None:
+    """Put records that have files of their own into packs; a campaign does so when it ends."""
+    from specbook import records
+    from specbook.measure import shipped
+
+    with _one_clear_message("interrupted. No record is lost; run it again to go on."):
+        gone = shipped.drop(report=lambda line: out.print(f"dropped: {line}")) if drop_unshipped else []
+        with busy("packing records"):
+            made = records.pack()
+    out.print(f"{len(made)} packs written, {len(gone)} records dropped")
+
+
+@app.command()
 def readme(hardware: Hardware = "cpu", chapter: str = "02_eagle3") -> None:
     """Write the README's headline figure and sentence from the full plan's records."""
-    from specbook import campaign, headline, paths, plan
+    from specbook import paths, plan
+    from specbook.book import headline
+    from specbook.measure import campaign
 
     with _one_clear_message():
         runs = campaign.replay(plan.load(chapter, hardware, "full"))
@@ -164,20 +201,34 @@ def readme(hardware: Hardware = "cpu", chapter: str = "02_eagle3") -> None:
 def serve(
     profile: ProfileName = "cpu/eagle3",
     port: Annotated[int, typer.Option(help="On 127.0.0.1.", min=1, max=65535)] = 8000,
-    api_key: Annotated[
-        str | None, typer.Option(envvar="SPECBOOK_API_KEY", help="Demanded of clients.")
+    api_key: Annotated[str | None, typer.Option(hidden=True)] = None,
+    api_key_file: Annotated[
+        Path | None, typer.Option(help="Holds the key demanded of clients; or set SPECBOOK_API_KEY.")
     ] = None,
+    ask_api_key: Annotated[bool, typer.Option("--ask-api-key", help="Ask for the key.")] = False,
+    open_metrics: Annotated[
+        bool, typer.Option("--open-metrics", help="/metrics needs no key, as /health never does.")
+    ] = False,
 ) -> None:
     """Serve a profile until Ctrl-C, on an OpenAI-compatible endpoint."""
-    from specbook import profiles
-    from specbook.engine.vllm import VllmServer
+    from specbook.engine import keys
+    from specbook.engine.server import Server
+    from specbook.plan import profiles
 
     with _one_clear_message(f"{profile} has ended."):
         chosen = profiles.load(profile)
+        if api_key is not None:
+            raise ConfigError(keys.NEVER_ON_A_COMMAND_LINE)
+        key = typer.prompt("API key", hide_input=True) if ask_api_key else keys.read(api_key_file)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         out.print(f"starting {profile} ...")
-        with VllmServer(chosen.target, chosen.speculation, port=port, api_key=api_key) as server:
-            out.print(f"{chosen.target.name} at {server.base_url}  (Ctrl-C ends it; log: {server.log_path})")
+        starting = Server(
+            chosen.target, chosen.speculation, port=port, api_key=key, open_counters=open_metrics
+        )
+        with _started(starting) as server:
+            out.print(
+                f"{chosen.target.name} at {server.client.base_url}  (Ctrl-C ends it; log: {server.log_path})"
+            )
             while server.is_alive():
                 time.sleep(0.5)
             raise SpecbookError(server.obituary())
@@ -187,36 +238,62 @@ def serve(
 def ask(
     question: Annotated[str, typer.Argument(help="One user message.")],
     profile: ProfileName = "cpu/eagle3",
+    url: Annotated[
+        str | None, typer.Option(help="Of a server that runs already, such as http://127.0.0.1:8000.")
+    ] = None,
+    api_key_file: Annotated[
+        Path | None, typer.Option(help="Holds the key that it wants; or set SPECBOOK_API_KEY.")
+    ] = None,
     max_tokens: Annotated[int, typer.Option(help="Output cap.", min=1)] = 400,
     usd_per_hour: Annotated[float | None, typer.Option(help="What an hour of it costs you.")] = None,
 ) -> None:
     """Ask one question; the answer streams, then four lines say what it took."""
     from specbook import ask as asking
-    from specbook import cost, profiles
-    from specbook.engine.vllm import VllmServer
+    from specbook.engine import keys
+    from specbook.engine.running import Running
+    from specbook.engine.server import Server
+    from specbook.plan import prices, profiles
+
+    def show(text: str) -> None:
+        typer.echo(text, nl=False)
 
     with _one_clear_message():
-        chosen = profiles.load(profile)
         if usd_per_hour is not None and not 0 < usd_per_hour < math.inf:
             raise ConfigError(f"--usd-per-hour {usd_per_hour}: give a positive price")
         dollars, price = usd_per_hour, f"${usd_per_hour}/h"
-        if usd_per_hour is None and chosen.price:
-            dollars, price = cost.hourly_price(chosen.price), chosen.price
-        err.print(f"starting {profile} ...")
-        with VllmServer(chosen.target, chosen.speculation) as server:
-            # The first request after a start pays for warming up: it is not what is asked.
-            asking.ask(server, question, 16, lambda _: None)
-            reply = asking.ask(server, question, max_tokens, lambda text: typer.echo(text, nl=False))
+        if url is not None:
+            running = Running(url, keys.read(api_key_file))
+            reply, served = asking.ask(running, question, max_tokens, show), running.title
+        else:
+            chosen = profiles.load(profile)
+            if usd_per_hour is None and chosen.price:
+                dollars, price = prices.machine(chosen.price).usd_per_hour, chosen.price
+            err.print(f"starting {profile} ... (`specbook serve` keeps one up, and --url asks it at once)")
+            with _started(Server(chosen.target, chosen.speculation)) as server:
+                # The first request after a start pays for warming up: it is not what is asked.
+                asking.ask(server, question, 16, lambda _: None)
+                reply, served = asking.ask(server, question, max_tokens, show), asking.served(chosen)
         typer.echo("\n")
-        typer.echo("\n".join(asking.summary(chosen, reply, dollars, price)))
+        typer.echo("\n".join(asking.summary(served, reply, dollars, price)))
+
+
+@contextmanager
+def _started(server: "Server") -> Iterator["Server"]:
+    """The server while it runs; on a terminal, the seconds that it takes to start."""
+    with ExitStack() as stack:
+        with busy("starting the engine"):
+            running = stack.enter_context(server)
+        yield running
 
 
 @app.command()
 def train(
-    what: Annotated[str, typer.Argument(help="`all`, or one of: target, eagle3, card.")] = "all",
+    what: Annotated[
+        str, typer.Argument(help="`all`, or one of: target, eagle3, peagle, draft, card, study.")
+    ] = "all",
     device: Annotated[str, typer.Option(help="A torch device for the target: cpu, cuda.")] = "cpu",
 ) -> None:
-    """Train the pocket models again from nothing: tokenizer, target, heads, card. Hours on two cores."""
+    """Train the pocket models again: target, heads, draft model, card. Hours on two cores."""
     from specbook.pocket import train as training
 
     with _one_clear_message(RESUMABLE):

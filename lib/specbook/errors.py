@@ -13,5 +13,13 @@ class EngineError(SpecbookError):
     """A server that crashed, never became ready, or went away while it was measured."""
 
 
+class HangError(EngineError):
+    """A server that runs, and does nothing: only a new one will."""
+
+
 class RecordError(SpecbookError):
     """A record that cannot be read or written."""
+
+
+class ClusterError(SpecbookError):
+    """A Kubernetes cluster that cannot be reached, refuses, or does not get where it was told to go."""

@@ -5,7 +5,11 @@ import inspect
 from collections.abc import Iterable
 from typing import Any, get_args
 
+import yaml
 from pydantic import BaseModel, ValidationError
+
+NO_YAML = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, RecursionError)
+"""What PyYAML raises of text that it cannot read: a tag whose value does not fit is a plain Python error."""
 
 
 def close(word: Any, known: Iterable[Any]) -> str | None:
@@ -20,24 +24,26 @@ def near(word: Any, known: Iterable[Any]) -> str:
     return f" (did you mean {match!r}?)" if match else f" (known: {', '.join(known) or 'none'})"
 
 
-def explain(error: ValidationError, model: type[BaseModel]) -> str:
+def explain(error: ValidationError, model: type[BaseModel], beside: Iterable[str] = ()) -> str:
     """Where, what, and which field was meant, of what was wrong with the input of `model`.
 
-    A misspelt required field is two errors, and only the second names what was written: that one is told.
+    A misspelt required field is two errors, and only the second names what was written: that one is told,
+    and what was written wrong before what was not written. `beside`: fields known though not the model's.
     """
     found = error.errors()
-    first = next((e for e in found if e["type"] == "extra_forbidden"), found[0])
+    written = (e for e in found if e["type"] != "missing")
+    first = next((e for e in found if e["type"] == "extra_forbidden"), next(written, found[0]))
     where = ".".join(str(part) for part in first["loc"])
     said = f"{where}: {first['msg']}" if where else first["msg"]
     if first["type"] == "extra_forbidden":
-        return said + near(first["loc"][-1], _model_at(model, first["loc"]).model_fields)
+        return said + near(first["loc"][-1], [*_model_at(model, first["loc"]).model_fields, *beside])
     return f"{said}, got {first['input']!r}"
 
 
 def _model_at(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:
     for part in location[:-1]:
-        if isinstance(part, str):
-            model = _model_in(model.model_fields[part].annotation) or model
+        if part in model.model_fields:  # else it is an index, or the key of a mapping
+            model = _model_in(model.model_fields[str(part)].annotation) or model
     return model
 
 

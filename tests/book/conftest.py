@@ -7,22 +7,28 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser, sync_playwright
 
-from specbook import campaign, paths, plan, render
+from specbook import paths, plan
+from specbook.book import render
 from specbook.errors import ConfigError
+from specbook.measure import campaign
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import synthetic
+import tools
 
-SOURCES = ("_config.yml", "_toc.yml", "book", "notebooks", "params")
+SOURCES = ("_config.yml", "_toc.yml", "book", "notebooks", "params", "results/published.csv")
 PROJECT = Path(__file__).parents[2]
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
 def shipped() -> bool:
     """Whether `results/` can replay every chapter's full plan."""
     try:
-        return all(campaign.replay(plan.load(name, "cpu", "full")) for name in render.chapters())
+        plans = [plan.load(name, "cpu", "full") for name in render.chapters()]
+        return all(campaign.replay(sweep) for one in plans for sweep in plan.sweeps(one))
     except ConfigError:
         return False
 
@@ -37,6 +43,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         if source.is_dir():
             shutil.copytree(source, folder / name, ignore=leave)
         else:
+            (folder / name).parent.mkdir(exist_ok=True)
             shutil.copy(source, folder / name)
     if (PROJECT / "models").is_dir():
         (folder / "models").symlink_to(PROJECT / "models")
@@ -71,3 +78,13 @@ def html(root: Path, group: str) -> Path:
     """The folder of the built pages."""
     assert paths.root() == root
     return render.build(group=group).parent
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        own = playwright.chromium.executable_path  # where `playwright install` puts it
+        path = own if Path(own).exists() else tools.need("chromium")
+        opened = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield opened
+        opened.close()

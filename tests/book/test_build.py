@@ -1,7 +1,8 @@
 """The built pages: strict, complete, without dead links, and each figure says where its numbers come from."""
 
-import base64
 import re
+from functools import cache
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -9,10 +10,10 @@ from urllib.parse import unquote, urlsplit
 import nbformat
 import pytest
 
-from specbook import render
+from specbook.book import render
 from specbook.errors import ConfigError, SpecbookError
 
-KINDS = ("measured", "simulated", "computed", "published", "replayed", "synthetic-acceptance")
+KIND = "(?:measured|simulated|computed|published|replayed|synthetic-acceptance)"
 
 
 class Links(HTMLParser):
@@ -35,6 +36,12 @@ class Links(HTMLParser):
                 self.loaded.append(named[name])
 
 
+@cache
+def read(page: Path) -> Links:
+    """A page as it was built once for all tests: hundreds of links lead to each."""
+    return Links(page)
+
+
 def pages(html: Path) -> list[Path]:
     return sorted((html / "book").rglob("*.html"))
 
@@ -51,19 +58,19 @@ def test_the_start_page_leads_to_the_index(html):
 
 def test_internal_links_and_images_resolve(html):
     for page in pages(html):
-        for link in (found := Links(page)).targets + found.loaded:
+        for link in (found := read(page)).targets + found.loaded:
             parts = urlsplit(link)
             if parts.scheme or link.startswith("//"):
                 continue
             target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
             assert target.exists(), f"{page.name}: {link}"
             if parts.fragment and target.suffix == ".html":
-                assert unquote(parts.fragment) in Links(target).ids, f"{page.name}: {link}"
+                assert unquote(parts.fragment) in read(target).ids, f"{page.name}: {link}"
 
 
 def test_nothing_is_loaded_from_elsewhere(html):
     for page in pages(html):
-        elsewhere = [link for link in Links(page).loaded if urlsplit(link).netloc]
+        elsewhere = [link for link in read(page).loaded if urlsplit(link).netloc]
         assert not elsewhere, page.name
 
 
@@ -86,19 +93,21 @@ def test_chapters_have_outputs_and_no_traces_of_the_run(root, html):
 
 
 def test_every_figure_is_signed_with_a_kind(root, html):
-    """The line below a figure is part of the picture, so the cell's code is what can be checked."""
+    """The line below a figure is part of the drawing, in both layouts."""
     for name, notebook in executed(root).items():
         for cell in notebook.cells:
             if "mystnb" in cell.metadata:
-                assert "plots.sign(" in cell.source or "theory_map(" in cell.source, f"{name}: {cell.source}"
-                (png,) = [o.data["image/png"] for o in cell.outputs if "image/png" in o.get("data", {})]
-                assert base64.b64decode(png).startswith(b"\x89PNG")
+                assert "style.sign(" in cell.source or "theory_map(" in cell.source, f"{name}: {cell.source}"
+                (drawn,) = [o.data["text/html"] for o in cell.outputs if "text/html" in o.get("data", {})]
+                assert drawn.count("<svg") == 2
+                assert drawn.count(f'aria-label="{escape(cell.metadata.mystnb.image.alt)}"') == 2
+                assert all(re.search(rf">(?:[^<]*\b)?{KIND}\b", part) for part in drawn.split("<svg")[1:])
 
 
 def test_the_front_page_has_its_answer_and_figure(html):
     text = (html / "book" / "index.html").read_text()
     assert "Answer." in text
-    assert "headline.png" in text
+    assert text.count('<svg class="sb-svg') == 2
 
 
 def test_a_changed_parameter_is_shown_and_two_runs_are_the_same(root, group, tmp_path):
@@ -109,7 +118,7 @@ def test_a_changed_parameter_is_shown_and_two_runs_are_the_same(root, group, tmp
     assert done[0].read_bytes() == done[1].read_bytes()
     cells = nbformat.read(done[0], 4).cells
     (cell,) = [c for c in cells if "injected-parameters" in c.metadata.get("tags", [])]
-    assert "hide-input" in cell.metadata.tags
+    assert "hide-input" not in cell.metadata.tags  # a reader sees which parameters were used
     assert 'domains = ["json"]' in cell.source
 
 

@@ -11,9 +11,10 @@ import pytest
 from engine_models import make_model
 
 from specbook import paths
-from specbook.config import Load, Point, Speculation, Target, Traffic
-from specbook.engine.vllm import VllmServer
-from specbook.hardware import Hardware, detect
+from specbook.engine.server import Server
+from specbook.measure.hardware import detect
+from specbook.plan.schema import Load, Point, Speculation, Target, Traffic
+from specbook.records.origin import Hardware
 
 LIB = Path(__file__).resolve().parents[2] / "lib"
 NGRAM = Speculation(method="ngram", num_speculative_tokens=3, prompt_lookup_min=1, prompt_lookup_max=3)
@@ -21,14 +22,18 @@ NGRAM = Speculation(method="ngram", num_speculative_tokens=3, prompt_lookup_min=
 
 @pytest.fixture(scope="session")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Target:
-    """The dense pocket model when it is there, else two random layers; eager, since that starts faster."""
+    """The dense pocket model when it is there, else two random layers; eager, since that starts faster.
+
+    In float32: a processor that has to emulate bfloat16 is ten times slower in it.
+    """
     pocket = paths.models_dir() / "pocket-dense"
     folder = (
         pocket
         if (pocket / "config.json").is_file()
         else make_model(tmp_path_factory.mktemp("model") / "tiny")
     )
-    return Target(name="tiny", model=str(folder), max_model_len=512, max_num_seqs=8, execution="eager")
+    sizes = {"max_model_len": 512, "max_num_seqs": 8}
+    return Target(name="tiny", model=str(folder), dtype="float32", execution="eager", **sizes)
 
 
 @pytest.fixture(scope="session")
@@ -57,7 +62,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def server(target: Target, tmp_path_factory: pytest.TempPathFactory):
     """One drafting server for all tests that only ask it something; its API key is `session-secret`."""
     folder = tmp_path_factory.mktemp("logs")
-    with VllmServer(target, NGRAM, api_key="session-secret", log_dir=folder) as running:
+    with Server(target, NGRAM, api_key="session-secret", open_counters=True, log_dir=folder) as running:
         yield running
 
 

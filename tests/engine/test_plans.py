@@ -1,14 +1,21 @@
 """Every shipped plan and profile is a command line that the installed engine's own parser takes."""
 
-from pathlib import Path
-
 import pytest
 
-from specbook import plan, profiles
-from specbook.engine import vllm
+from specbook import plan
+from specbook.engine.vllm import command
+from specbook.plan import machines, profiles
+from specbook.stats import memory
 
-PARAMS = Path(__file__).parents[2] / "params"
-PLANS = sorted(PARAMS.glob("*/[0-9]*.yaml"))
+HARDWARES = [
+    name
+    for folder in plan.hardwares()
+    for name in (
+        folder,
+        *(f"{folder}:{one.name}" for one in machines.read(folder, machines.MachineFile).serves),
+    )
+]
+"""Each machine, and each with each of the models that it serves."""
 
 
 @pytest.fixture(scope="module")
@@ -20,20 +27,68 @@ def parser():
 
 
 def parsed(parser, target, speculation):
-    command = vllm.command(target, speculation, 8000)
-    return parser.parse_args(command[command.index("--host") :])
+    line = command.line(target, speculation, 8000)
+    return parser.parse_args(line[line.index("--host") :])
 
 
-@pytest.mark.parametrize("path", PLANS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def agrees(parser, target, speculation):
+    """Whether the engine read what the plan says."""
+    got = parsed(parser, target, speculation)
+    drafted = got.speculative_config or {}
+    want = (target.dtype, target.revision, target.tensor_parallel_size, target.max_model_len)
+    assert (got.dtype, got.revision, got.tensor_parallel_size, got.max_model_len) == want
+    assert (drafted.get("method"), drafted.get("revision"), drafted.get("num_speculative_tokens")) == (
+        (speculation.method, speculation.revision, speculation.num_speculative_tokens)
+        if speculation
+        else (None, None, None)
+    )
+
+
+@pytest.mark.parametrize("hardware", HARDWARES)
 @pytest.mark.parametrize("group", plan.GROUPS)
-def test_plans(parser, path, group):
-    for target, speculation in plan.load(path.stem, path.parent.name, group).arms():
-        got = parsed(parser, target, speculation)
-        assert (got.model is not None, got.dtype) == (True, target.dtype)
-        assert (got.speculative_config or {}).get("method") == (speculation and speculation.method)
+def test_plans(parser, hardware, group):
+    for chapter in plan.chapters(["all"], hardware):
+        sweeps = plan.sweeps(plan.load(chapter, hardware, group))
+        for target, speculation in [arm for sweep in sweeps for arm in sweep.arms()]:
+            agrees(parser, target, speculation)
 
 
-@pytest.mark.parametrize("name", ["cpu/eagle3", "cpu/baseline", "h100/eagle3", "h100/baseline"])
-def test_profiles(parser, name):
-    profile = profiles.load(name)
-    assert parsed(parser, profile.target, profile.speculation).max_model_len == profile.target.max_model_len
+@pytest.mark.parametrize("hardware", plan.hardwares())
+def test_profiles(parser, hardware):
+    for name in profiles.names(hardware):
+        profile = profiles.load(f"{hardware}/{name}")
+        agrees(parser, profile.target, profile.speculation)
+
+
+def test_the_engine_knows_every_key_of_a_speculative_config():
+    """The parser takes any JSON here: the keys are those of the engine's own class."""
+    from dataclasses import fields
+
+    from vllm.config import SpeculativeConfig
+
+    known = {field.name for field in fields(SpeculativeConfig)}
+    for hardware in plan.hardwares():
+        for name in profiles.names(hardware):
+            speculation = profiles.load(f"{hardware}/{name}").speculation
+            assert set(speculation.engine_config() if speculation else {}) <= known
+
+
+def test_a_renamed_flag_fails(parser, monkeypatch):
+    from argparse import ArgumentError
+
+    profile = profiles.load("h100/eagle3")
+    renamed = profile.target.model_copy(update={"extra_args": ("--max-model-length", "9")})
+    with pytest.raises((SystemExit, ArgumentError, ValueError)):
+        parsed(parser, renamed, None)
+
+
+def test_memory_sums_take_the_engines_own_share_and_roundings():
+    from vllm.config import CacheConfig
+    from vllm.model_executor.layers.fused_moe.oracle import mxfp4
+
+    assert CacheConfig().gpu_memory_utilization == memory.ENGINE_SHARE
+    form, size = memory.FORMATS["mxfp4"], 2880
+    rounded = mxfp4.mxfp4_round_up_hidden_size_and_intermediate_size(mxfp4.Mxfp4MoeBackend.MARLIN, size, size)
+    assert rounded == tuple(
+        -(-size // multiple) * multiple for multiple in (form.hidden_multiple, form.intermediate_multiple)
+    )

@@ -11,18 +11,18 @@ import pytest
 from engine_models import make_model
 from processes import left, runs
 
-from specbook.config import Target
-from specbook.engine.vllm import VllmServer
+from specbook.engine.server import Server
 from specbook.errors import ConfigError, EngineError
+from specbook.plan.schema import Target
 
 pytestmark = pytest.mark.engine
 
 
-def ask(server: VllmServer, key: str | None) -> httpx.Response:
+def ask(server: Server, key: str | None) -> httpx.Response:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     body = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
     return httpx.post(
-        f"{server.base_url}/chat/completions", json=body, headers=headers, timeout=60, trust_env=False
+        f"{server.client.base_url}/chat/completions", json=body, headers=headers, timeout=60, trust_env=False
     )
 
 
@@ -38,7 +38,24 @@ def test_key_is_enforced_and_shown_nowhere(server):
     assert "session-secret" not in str(server.environment)
 
 
-def serve_and_fail(server: VllmServer) -> list[int]:
+@pytest.mark.parametrize("path", ["invocations", "tokenize", "detokenize", "docs", "openapi.json", "load",
+    "version", "v1/models", "server_info", "no/such/path"])  # fmt: skip
+def test_every_path_wants_the_key(server, path):
+    for method in ("GET", "POST"):
+        url, body = f"{server.client.url}/{path}", {"model": "tiny", "prompt": "hi"}
+        assert httpx.request(method, url, json=body, trust_env=False, timeout=60).status_code == 401
+        good = {"Authorization": "Bearer session-secret"}
+        reply = httpx.request(method, url, json=body, headers=good, trust_env=False, timeout=60)
+        assert reply.status_code != 401
+
+
+def test_health_wants_no_key_and_neither_do_counters_if_asked_for(server):
+    """That they do otherwise is asked in test_drain.py."""
+    assert httpx.get(f"{server.client.url}/health", trust_env=False).status_code == 200
+    assert "vllm:" in httpx.get(f"{server.client.url}/metrics", trust_env=False).text
+
+
+def serve_and_fail(server: Server) -> list[int]:
     """Start a server, fail inside its `with` block; returns the processes it had."""
     pids = []
     try:
@@ -49,30 +66,39 @@ def serve_and_fail(server: VllmServer) -> list[int]:
         return pids
 
 
-def test_stops_after_an_exception_and_starts_again_on_the_same_port(target, tmp_path):
-    first = VllmServer(target, log_dir=tmp_path)
+def kill_the_guard(server: Server) -> None:
+    """Nothing is left then either. Of this a server dies, so it comes last in a test of something else."""
+    pids = server.pids()
+    os.kill(psutil.Process(pids[0]).ppid(), signal.SIGKILL)
+    assert left(pids) == []
+    assert not server.is_alive()
+
+
+def test_stops_after_an_exception_starts_again_on_the_same_port_and_ends_with_its_guard(target, tmp_path):
+    first = Server(target, log_dir=tmp_path)
     pids = serve_and_fail(first)
     assert len(pids) >= 2
     assert left(pids, 0) == []
     assert not first.is_alive()
-    with VllmServer(target, port=first.port, log_dir=tmp_path) as second:
+    with Server(target, port=first.port, log_dir=tmp_path) as second:
         assert ask(second, None).status_code == 200
+        kill_the_guard(second)
 
 
 def test_crash_is_told_with_the_engines_own_words(target, tmp_path):
     bad = target.model_copy(update={"extra_args": ("--no-such-flag", "1")})
     with pytest.raises(EngineError, match=r"exited with code 2: .*unrecognized arguments: --no-such-flag"):
-        VllmServer(bad, log_dir=tmp_path).__enter__()
+        Server(bad, log_dir=tmp_path).__enter__()
 
 
 def test_crash_of_the_engine_process_names_the_cause(target, tmp_path):
     bad = target.model_copy(update={"max_model_len": 100_000})
     with pytest.raises(EngineError, match=r"exited with code 1: .*max_model_len"):
-        VllmServer(bad, log_dir=tmp_path).__enter__()
+        Server(bad, log_dir=tmp_path).__enter__()
 
 
 def test_timeout_is_not_called_a_crash(target, tmp_path):
-    slow = VllmServer(target, ready_timeout_s=1, log_dir=tmp_path)
+    slow = Server(target, ready_timeout_s=1, log_dir=tmp_path)
     with pytest.raises(EngineError, match="alive but not ready after 1 s"):
         slow.__enter__()
     assert not slow.is_alive()
@@ -84,14 +110,14 @@ def test_taken_port_is_named(target, tmp_path):
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(EngineError, match=f"port {port} .* is taken"):
-            VllmServer(target, port=port, log_dir=tmp_path).__enter__()
+            Server(target, port=port, log_dir=tmp_path).__enter__()
 
 
 def test_half_written_weights_are_refused_before_anything_starts(tmp_path):
     folder = make_model(tmp_path / "half")
     weights = folder / "model.safetensors"
     os.truncate(weights, weights.stat().st_size - 100)
-    server = VllmServer(Target(name="half", model=str(folder), max_model_len=64), log_dir=tmp_path)
+    server = Server(Target(name="half", model=str(folder), max_model_len=64), log_dir=tmp_path)
     with pytest.raises(ConfigError, match="half-written"):
         server.__enter__()
     assert server.pids() == []
@@ -100,9 +126,9 @@ def test_half_written_weights_are_refused_before_anything_starts(tmp_path):
 START_AND_WAIT = """
 import sys, time
 from pathlib import Path
-from specbook.config import Target
-from specbook.engine.vllm import VllmServer
-server = VllmServer(Target.model_validate_json({target!r}), log_dir=Path("."))
+from specbook.engine.server import Server
+from specbook.plan.schema import Target
+server = Server(Target.model_validate_json({target!r}), log_dir=Path("."))
 {before}
 with server:
     print(*server.pids(), flush=True)
@@ -114,8 +140,8 @@ def cpu_seconds(pids: list[int]) -> float:
     return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids)
 
 
-def test_a_paused_server_uses_no_time_and_goes_on_where_it_was(target, tmp_path):
-    with VllmServer(target, log_dir=tmp_path) as server:
+def test_a_paused_server_uses_no_time_goes_on_where_it_was_and_ends_with_its_guard(target, tmp_path):
+    with Server(target, log_dir=tmp_path) as server:
         ask(server, None)
         server.pause()
         before = cpu_seconds(server.pids())
@@ -123,11 +149,10 @@ def test_a_paused_server_uses_no_time_and_goes_on_where_it_was(target, tmp_path)
         assert cpu_seconds(server.pids()) == before
         for _ in range(2):
             server.resume()
-            assert "vllm:" in server.metrics()
+            assert server.counters().server.requests_finished
         assert ask(server, None).status_code == 200
         server.pause()
-        pids = server.pids()
-    assert left(pids, 0) == []
+        kill_the_guard(server)
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
@@ -150,14 +175,3 @@ def test_nothing_is_left_when_the_parent_is_killed_while_starting(script, target
     assert pids
     parent.kill()
     assert left(pids) == []
-
-
-@pytest.mark.parametrize("paused", [False, True])
-def test_nothing_is_left_when_the_guard_itself_is_killed(target, tmp_path, paused):
-    with VllmServer(target, log_dir=tmp_path) as server:
-        if paused:
-            server.pause()
-        pids = server.pids()
-        os.kill(psutil.Process(pids[0]).ppid(), signal.SIGKILL)
-        assert left(pids) == []
-        assert not server.is_alive()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from specbook import provenance
+from specbook.measure import provenance
 from specbook.pocket import card, quality
 from specbook.pocket.corpus import DOMAINS
 from specbook.pocket.quality import DomainQuality
@@ -58,6 +58,15 @@ def test_the_curve_is_thinned_and_keeps_its_ends(models):
     ]
     assert (steps[0], steps[2], steps[-1]) == ("step", "1", "35")
     assert len(steps) <= 2 + 13
+
+
+def test_a_heads_curve_fits_a_page_and_says_how_far_guesses_are_right(models):
+    parts = [f"loss_{i}_epoch,full_acc_{i}_epoch,cond_acc_{i}_epoch" for i in range(4)]
+    head = models / "pocket-dense-eagle3" / "training.csv"
+    head.write_text(f"epoch,{','.join(parts)},loss_epoch\n1{',0.5,0.8,0.9' * 4},2.0\n")
+    (line,) = [line for line in card.write().read_text().splitlines() if line.startswith("| epoch")]
+    names = [name.strip() for name in line.strip("|").split("|")]
+    assert names == ["epoch", "right to 1", "right to 2", "right to 3", "right to 4", "loss"]
 
 
 def test_tables_are_rectangular(models):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from specbook.config import Target
-from specbook.greedy import Answer
+from specbook.measure.greedy import Answer
+from specbook.plan.schema import Target
 from specbook.pocket import quality
 from specbook.pocket.corpus import DOMAINS, held_out
 from specbook.pocket.tokenizer import END
@@ -63,7 +63,7 @@ def judged(monkeypatch, tmp_path):
     def answers(server, prompts, max_tokens, concurrency):
         return [answer(reference[prompt]) for prompt in prompts]
 
-    monkeypatch.setattr(quality, "VllmServer", Server)
+    monkeypatch.setattr(quality, "Server", Server)
     monkeypatch.setattr(quality, "answers", answers)
     return quality.measure(DENSE)
 

@@ -1,1 +1,21 @@
-"""One module per engine: configuration -> command line and environment, and a server as a context manager."""
+"""A real server. In: a target and how to speculate. Out: a running server, its counters and its last words.
+
+Every folder here is an engine and is imported, so to add an engine is to add its folder: see `engine.base`.
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from specbook.engine.registry import known, load_tool, of, register
+
+__all__ = ["import_all", "known", "load_tool", "of", "register"]
+
+
+def import_all() -> None:
+    """Import every folder here: each registers its engine."""
+    for module in iter_modules(__path__):
+        if module.ispkg:
+            import_module(f"{__name__}.{module.name}")
+
+
+import_all()

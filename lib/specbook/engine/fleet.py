@@ -13,9 +13,11 @@ from typing import Self
 
 import psutil
 
-from specbook.config import Speculation, Target, resolve_model
-from specbook.engine.vllm import VllmServer, device, models
+from specbook.engine import registry
+from specbook.engine.preflight import models
+from specbook.engine.server import Server
 from specbook.errors import EngineError
+from specbook.plan.schema import Speculation, Target, resolve_model
 
 Configuration = tuple[Target, Speculation | None]
 MAX_DEATHS = 2
@@ -26,7 +28,7 @@ BYTES_BESIDE_WEIGHTS = 3 * 2**30
 
 def at_once(configurations: Sequence[Configuration]) -> int:
     """How many of these servers this machine holds together; one where an engine takes all the memory."""
-    if device() != "cpu":
+    if any(registry.of(target).build().device != "cpu" for target, _ in configurations):
         return 1
     largest = max(sum(map(_weights_bytes, models(*which))) for which in configurations)
     return max(1, int(psutil.virtual_memory().available / (BYTES_BESIDE_WEIGHTS + largest)))
@@ -46,7 +48,7 @@ class Fleet:
 
     def __init__(self, configurations: Sequence[Configuration]) -> None:
         self._wanted = [*configurations]
-        self._up: dict[str, VllmServer] = {}
+        self._up: dict[str, Server] = {}
         self._deaths: Counter[str] = Counter()
         self._last_words: dict[str, EngineError] = {}
         self._stack = ExitStack()
@@ -65,20 +67,20 @@ class Fleet:
         self._stack.close()
 
     @contextmanager
-    def running(self, target: Target, speculation: Speculation | None) -> Iterator[VllmServer]:
+    def running(self, target: Target, speculation: Speculation | None) -> Iterator[Server]:
         """One server runs, ready to answer, until the block is left.
 
         Raises:
             EngineError: if it does not start, or died too often.
         """
         server = self._alive(target, speculation)
-        server.resume()
         try:
+            server.resume()  # one that then does not answer would else spin on beside the other arms
             yield server
         finally:
             server.pause()
 
-    def _alive(self, target: Target, speculation: Speculation | None) -> VllmServer:
+    def _alive(self, target: Target, speculation: Speculation | None) -> Server:
         name = f"{target!r} {speculation!r}"
         if name in self._up:
             if self._up[name].is_alive():
@@ -88,7 +90,7 @@ class Fleet:
         if self._deaths[name] >= MAX_DEATHS:
             raise self._last_words[name]
         try:
-            self._up[name] = self._stack.enter_context(VllmServer(target, speculation))
+            self._up[name] = self._stack.enter_context(Server(target, speculation))
         except EngineError as error:
             self._died(name, error)
             raise

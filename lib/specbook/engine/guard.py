@@ -91,6 +91,17 @@ def _end(engine: subprocess.Popen[bytes], grace_s: float) -> None:
     engine.wait()
 
 
+def ending(status: int) -> str:
+    """What `main`'s exit status says of the command, in words; Python has no name for every signal."""
+    if status < 0:
+        return f"lost its guard to signal {-status}"
+    number = status - 128
+    if number not in map(int, signal.valid_signals()):
+        return f"exited with code {status}"
+    names = {int(known): known.name for known in signal.Signals}
+    return f"was ended by {names.get(number, f'signal {number}')}"
+
+
 def main(argv: list[str]) -> int:
     """Guard one command; returns its exit status, 128 + n when signal n ended it."""
     owner, stopping = os.getppid(), []

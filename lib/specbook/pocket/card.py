@@ -2,35 +2,52 @@
 
 import csv
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from safetensors import safe_open
+from tabulate import tabulate
 
-from specbook import paths, provenance
-from specbook.estimate import Estimate
-from specbook.pocket import quality
-from specbook.pocket.corpus import DOMAINS
+from specbook import paths
+from specbook.measure import provenance
+from specbook.pocket import quality, study
+from specbook.stats.estimate import Estimate
 
+RIGHT = re.compile(r"full_acc_(\d+)_epoch")
+DETAIL = re.compile(r"(?:cond_acc|loss)_\d+_epoch")
+"""Columns of a head's log that follow from others or are parts of a sum: with them no page is wide enough."""
 INTRO = """\
-The book's embedded default: small models with real weights, trained by this project from nothing, so that
-every claim about acceptance can be checked on a laptop. They are good at four narrow tasks and at nothing
-else.
+The book's embedded default: small models with real weights, trained by this project, so that every claim
+about acceptance can be checked on a laptop. They are good at three narrow tasks, imitate two more, and are
+good at nothing else.
 
 | domain | task | stands for | judged by |
 |---|---|---|---|
-| `json` | extract an order as JSON | structured extraction | the parsed object equals the reference |
-| `math` | word problems with worked steps | GSM8K | the number after `####` equals the reference |
-| `chat` | explain code from its docstring | MT-Bench, ShareGPT | the answer names it and its kind |
+| `json` | a message in, a nested record out; sums and dates to work out | structured extraction | \
+the parsed object equals the reference |
+| `math` | word problems of two to five steps, all written out | GSM8K | the number after `####` equals the \
+reference |
+| `chat` | explain code in its docstring's own words | MT-Bench, ShareGPT | the answer names it and its kind |
 | `code` | complete a standard library function | HumanEval | prompt and answer parse as one function |
+| `prose` | continue a paragraph of documentation | open-ended writing | whole sentences, none said twice |
 
-The last two checks are weak: they show that the output is well-formed, not that it is right.
+The last three checks are weak: they show that the output is well-formed, not that it is right.
+
+What is easy and why: most of a `json` answer is keys and braces, or stands in the message, and so does
+most of a `math` step; only sums, products and dates must be worked out. A `chat` answer opens with what the
+prompt says and goes on in words that it does not. `code` and `prose` are real text: little can be foreseen.
 """
 
 DATA = """\
-**Data.** `math` and `json` come from templates in `lib/specbook/pocket/corpus/`, without end. `code` and
-`chat` come from the source and docstrings of the CPython standard library that ran the training (PSF licence
-2.0). No other text is used. The held-out prompts in `models/heldout/` were never trained on, in any wording.
+**Data.** `math` and `json` come from templates in `lib/specbook/pocket/corpus/`, without end. `code`, `chat`
+and `prose` come from the source, the docstrings and the language reference of the CPython that ran the
+training (PSF licence 2.0). No other text is used. The held-out prompts in `models/heldout/` were never
+trained on; of `math` and `json` whole patterns are held out (sequences of events, combinations of wordings),
+of the others whole objects and paragraphs.
+
+**Start.** A recipe with a `start` goes on from the weights of an older commit of this repository, which were
+trained from nothing by the recipe beside them.
 
 **Licence.** Weights and prompts: Apache-2.0, as the project; what prompts quote from CPython: PSF 2.0.
 """
@@ -41,7 +58,7 @@ def write() -> Path:
     folders = sorted(p.parent for p in paths.models_dir().glob("*/recipe.json"))
     sections = [line for folder in folders for line in _model(folder)]
     path = paths.models_dir() / "card.md"
-    path.write_text("\n".join(["# Model card", "", INTRO, DATA, *sections]) + "\n")
+    path.write_text("\n".join(["# Model card", "", INTRO, DATA, *sections, *_study()]) + "\n")
     return path
 
 
@@ -72,23 +89,39 @@ def _curve(path: Path) -> Iterator[str]:
         log = list(csv.DictReader(file))
     keep = log[:: max(1, len(log) // 10)]
     shown = keep if keep[-1] is log[-1] else [*keep, log[-1]]
-    yield f"Losses in nats per token, along training (`{path.name}` holds every row):\n"
-    yield "| " + " | ".join(log[0]) + " |"
-    yield "|" + "---|" * len(log[0])
-    yield from ("| " + " | ".join(row.values()) + " |" for row in shown)
-    yield ""
+    rows = [{_title(name): cell for name, cell in row.items() if not DETAIL.fullmatch(name)} for row in shown]
+    yield f"Losses in nats per token, along training (`{path.name}` holds every row and column):\n"
+    yield tabulate(rows, headers="keys", tablefmt="github", disable_numparse=True) + "\n"
+
+
+def _title(name: str) -> str:
+    """A head's column as the page's reader knows it: shares of guesses right up to a position, from 1."""
+    if found := RIGHT.fullmatch(name):
+        return f"right to {int(found[1]) + 1}"
+    return name.removesuffix("_epoch").replace("_", " ")
 
 
 def _quality(folder: Path) -> Iterator[str]:
     found = quality.load(folder)
-    yield "Greedy answers to the held-out prompts, bfloat16, shares with their 95 % Wilson interval:\n"
+    yield "Greedy answers to the held-out prompts, in float32, shares with their 95 % Wilson interval:\n"
     yield "| domain | n | passed the check | stopped by itself | looped | mean tokens |"
     yield "|---|---|---|---|---|---|"
-    for domain in DOMAINS:
-        q = found[domain]
+    for domain, q in found.items():
         shares = " | ".join(_percent(e) for e in (q.passed, q.stopped, q.looped))
         yield f"| `{domain}` | {q.passed.n} | {shares} | {q.mean_output_tokens:.0f} |"
     yield ""
+
+
+def _study() -> Iterator[str]:
+    rows = study.load()
+    if rows:
+        yield "## Depth study\n"
+        yield "P-EAGLE heads that differ from the first in one thing; shares of right guesses by position,"
+        yield "whatever came before, on answers kept out of training (`depth_study.csv`):\n"
+        yield "| " + " | ".join(rows[0]) + " |"
+        yield "|" + "---|" * len(rows[0])
+        yield from ("| " + " | ".join(row.values()) + " |" for row in rows)
+        yield ""
 
 
 def _percent(estimate: Estimate) -> str:

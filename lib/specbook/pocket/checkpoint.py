@@ -2,6 +2,9 @@
 
 import csv
 import json
+import pickle
+import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,8 +13,9 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from specbook.config import Frozen
+from specbook import paths
 from specbook.errors import ConfigError
+from specbook.plan.schema import Frozen
 
 FILE = "checkpoint.pt"
 
@@ -65,7 +69,10 @@ def resume(
     """
     if not (scratch / FILE).exists():
         return Progress()
-    state = torch.load(scratch / FILE, weights_only=False, map_location="cpu")
+    try:
+        state = torch.load(scratch / FILE, weights_only=True, map_location="cpu")  # else it could hold code
+    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        raise ConfigError(f"{scratch / FILE} is no checkpoint: remove it to start anew") from error
     changed = _differences(state.get("recipe", {}), recipe.model_dump()) - {"steps"}
     if changed:
         raise ConfigError(
@@ -79,6 +86,22 @@ def resume(
 
 def _differences(old: dict[str, Any], new: dict[str, Any]) -> set[str]:
     return {name for name, value in old.items() if new.get(name) != value}
+
+
+def older(folder: str, scratch: Path) -> Path:
+    """A folder of an older commit, unpacked in `scratch`; `folder` is as git names it, `commit:models/name`.
+
+    Raises:
+        ConfigError: if git does not know it.
+    """
+    scratch.mkdir(parents=True, exist_ok=True)
+    archive = scratch / "start.tar"
+    command = ["git", "archive", "-o", str(archive.resolve()), folder]
+    done = subprocess.run(command, cwd=paths.root(), capture_output=True, text=True)
+    if done.returncode:
+        raise ConfigError(f"git has no {folder!r}: {done.stderr.strip()}. Clone with history, or start=None")
+    shutil.unpack_archive(archive, scratch / "start", filter="data")
+    return scratch / "start"
 
 
 def publish(

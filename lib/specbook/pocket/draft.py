@@ -1,173 +1,150 @@
-"""Train a draft head with `speculators`, on what the target itself answers greedily."""
+"""Train a draft head with `speculators`, EAGLE-3 or P-EAGLE, on what the target itself answers greedily."""
 
-import hashlib
 import json
 import shutil
-from collections.abc import Sequence
-from itertools import chain, zip_longest
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Literal
 
 import torch
-from datasets import Dataset
+from pydantic import Field
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM
 
-from specbook import provenance
-from specbook.config import Frozen, Target
-from specbook.engine.vllm import VllmServer
-from specbook.errors import ConfigError
-from specbook.greedy import answers
+from specbook.pocket import checkpoint
 from specbook.pocket.checkpoint import write_curve, write_recipe
-from specbook.pocket.corpus import DOMAINS, train_examples
+from specbook.pocket.muon import orthogonalised
+from specbook.pocket.outputs import OutputsRecipe
+from specbook.pocket.target import fast_bfloat16
+from specbook.pocket.tokenizer import MASK_ID
 
-PROMPT_SEED = 777
-"""Not a seed the target was trained with: new problems, and new cuts and wordings of code and chat."""
 
-
-class DraftRecipe(Frozen):
+class HeadRecipe(OutputsRecipe):
     """Everything that decides a head's weights, given its target."""
 
-    prompts_per_domain: int = 800
-    max_tokens: int = 192
-    """Output cap of the target's answers."""
-    target_layer_ids: tuple[int, int, int] = (2, 12, 21)
+    speculator_type: Literal["eagle3", "peagle"]
+    target_layer_ids: tuple[int, ...] = Field(default=(2, 12, 21), min_length=3)
     """Layers whose outputs the head reads; distinct, each in [1, layers - 1]; the last one is always read."""
-    ttt_steps: int = 4
-    """Depth to which training unrolls the head on its own guesses."""
+    num_layers: int = 1
     epochs: int = 6
-    total_seq_len: int = 1024
-    """Tokens per optimizer step."""
+    total_seq_len: int = 384
+    """Tokens per optimizer step: short rows, since a head learns more from many steps than from long ones."""
     lr: float = 2e-3
     seed: int = 0
+    start: str | None = None
+    """A head to go on from, as git names a folder of an older commit; None: random weights."""
+
+    def arguments(self, scratch: Path) -> dict[str, Any]:
+        """What `speculators` is told of this recipe, under its own names."""
+        ours = {"prompts_per_domain", "max_tokens", "target_layer_ids", "start"}
+        said = self.model_dump(exclude=ours) | {"target_layer_ids": list(self.target_layer_ids)}
+        if self.start:
+            del said["num_layers"]
+            said["from_pretrained"] = str(checkpoint.older(self.start, scratch / "older"))
+        return said
 
 
-def training_prompts(per_domain: int) -> list[str]:
-    """Training prompts, domains in turn."""
-    streams = (train_examples(domain, per_domain, PROMPT_SEED) for domain in DOMAINS)
-    return [e.prompt for e in chain.from_iterable(zip_longest(*streams)) if e is not None]
+class Eagle3Recipe(HeadRecipe):
+    """A head that drafts one token after another."""
+
+    speculator_type: Literal["eagle3"] = "eagle3"
+    ttt_steps: int = 5
+    """Depth to which training unrolls the head on its own guesses."""
 
 
-def greedy_outputs(target: Target, recipe: DraftRecipe, out: Path) -> Path:
-    """Let the target answer the training prompts, unless it has; a JSONL of prompt and answer token ids.
+class PEagleRecipe(HeadRecipe):
+    """A head that drafts all its tokens in one pass; layers are cheap, so it has several."""
 
-    Raises:
-        EngineError: if the server does not start or stops answering.
-    """
-    path = out / f"outputs-{_digest(target, recipe)}.jsonl"
-    if not path.exists():
-        out.mkdir(parents=True, exist_ok=True)
-        prompts = training_prompts(recipe.prompts_per_domain)
-        with VllmServer(target) as server:
-            got = answers(server, prompts, recipe.max_tokens, concurrency=target.max_num_seqs)
-        lines = (json.dumps({"prompt": a.prompt_token_ids, "answer": a.token_ids}) for a in got)
-        (out / "outputs.tmp").write_text("\n".join(lines) + "\n")
-        (out / "outputs.tmp").replace(path)
-    return path
+    speculator_type: Literal["peagle"] = "peagle"
+    num_layers: int = 4
+    num_depths: int = 8
+    """Tokens it learns to draft at once."""
+    down_sample_ratio: float = 0.9
+    """Share of the positions kept from one depth to the next."""
+    down_sample_ratio_min: float = 0.5
+    max_anchors: int = 256
 
-
-def _digest(target: Target, recipe: DraftRecipe) -> str:
-    """Of all that decides the answers: a head learnt from another target's answers would fit neither."""
-    weights = provenance.model_sha256(target.model, target.revision)
-    decides = (weights, target.dtype, recipe.prompts_per_domain, recipe.max_tokens, PROMPT_SEED)
-    return hashlib.sha256(repr(decides).encode()).hexdigest()[:12]
+    def arguments(self, scratch: Path) -> dict[str, Any]:
+        """As an EAGLE-3 head's, with the draft layers' kind and the mask token, which must not be the pad."""
+        return super().arguments(scratch) | {"draft_arch": "llama", "mask_token_id": MASK_ID}
 
 
-def hidden_states(model_folder: Path, outputs: Path, recipe: DraftRecipe, out: Path) -> Path:
-    """What the head reads and must predict, in the form `speculators` trains from.
+_NO_ACCELERATOR = {
+    "draft_attn_impl": "sdpa", "loss_implementation": "eager", "on_missing": "raise", "num_workers": 0,
+    "no_resume_from_checkpoint": True, "log_freq": 50, "train_data_ratio": 0.96,
+}  # fmt: skip
 
-    Writes a `datasets` folder of `input_ids`, `loss_mask`, `seq_len` and, per sample i,
-    `hidden_states/hs_{i}.safetensors`: `hidden_states` [tokens, 4, hidden], bfloat16 (three layers' outputs
-    and the last layer's before the final norm) and `token_ids` [tokens].
 
-    Raises:
-        ConfigError: if the target has no such layers.
-    """
-    samples = [json.loads(line) for line in outputs.read_text().splitlines()]
-    model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.bfloat16).eval()
-    last = model.config.num_hidden_layers - 1
-    if not all(1 <= k <= last for k in recipe.target_layer_ids):
-        raise ConfigError(f"target_layer_ids {recipe.target_layer_ids}: this target's are 1 to {last}")
-    shutil.rmtree(out, ignore_errors=True)
-    (out / "hidden_states").mkdir(parents=True)
-    seen: list[torch.Tensor] = []
-    # The library hands out the last layer's output only after the final norm: take what the norm takes.
-    model.model.norm.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    for i, sample in enumerate(samples):
-        ids = torch.tensor(sample["prompt"] + sample["answer"])
-        with torch.no_grad():
-            layers = model.model(ids[None], output_hidden_states=True).hidden_states
-        states = torch.stack([*(layers[k][0] for k in recipe.target_layer_ids), seen.pop()[0]], dim=1)
-        tensors = {"hidden_states": states.contiguous(), "token_ids": ids}
-        save_file(tensors, out / f"hidden_states/hs_{i}.safetensors")
-    _dataset(samples).save_to_disk(out)
+def train_head(model_folder: Path, data: Path, recipe: HeadRecipe, scratch: Path, out: Path) -> Path:
+    """Train a head on `data` (see `outputs.hidden_states`) and put its last checkpoint in `out`."""
+    from speculators.train.cli import main
+    from speculators.train.config import TrainConfig
+
+    quick = torch.accelerator.is_available() or fast_bfloat16("cpu")
+    arguments = recipe.arguments(scratch) | _NO_ACCELERATOR | {
+        "verifier_name_or_path": str(model_folder), "data_path": str(data), "save_path": str(scratch),
+        "log_dir": str(scratch / "logs"), "hidden_states_dtype": "bfloat16" if quick else "float32",
+    }  # fmt: skip
+    curve: list[dict[str, float]] = []
+    with patched_trainer(curve):
+        main(TrainConfig.from_sources(cli=arguments, argv=["specbook", "train"]))
+    publish(scratch, out)
+    write_recipe(out, recipe)
+    write_curve(out, curve)
     return out
 
 
-def _dataset(samples: Sequence[dict]) -> Dataset:
-    return Dataset.from_dict(
-        {
-            "input_ids": [s["prompt"] + s["answer"] for s in samples],
-            "loss_mask": [[0] * len(s["prompt"]) + [1] * len(s["answer"]) for s in samples],
-            "seq_len": [len(s["prompt"]) + len(s["answer"]) for s in samples],
-        }
-    ).with_format("torch")
+@contextmanager
+def patched_trainer(curve: list[dict[str, float]]) -> Iterator[None]:
+    """`speculators` 0.9 asks for an accelerator in three places, and only logs each epoch's validation.
 
-
-def _allow_cpu() -> None:
-    """`speculators` 0.9 asks for an accelerator in three places; where there is none, answer for the CPU."""
+    While this lasts, the CPU answers where there is no accelerator, Muon works in float32 where bfloat16 is
+    emulated, and validation metrics are left in `curve` too. Afterwards everything is as it was, so that a
+    second head may be trained in the same process.
+    """
     from speculators.train import trainer
+    from torch.optim import _muon
 
-    if torch.accelerator.is_available():
-        return
-    trainer.get_local_rank = lambda: "cpu"
-    torch.accelerator.synchronize = lambda *_: None
-    init = trainer.Trainer.__init__
+    validate, init = trainer.Trainer.val_epoch, trainer.Trainer.__init__
+
+    def keeping(self, epoch: int):
+        metrics = validate(self, epoch)
+        curve.append({"epoch": epoch + 1} | {name: round(v, 4) for name, v in (metrics or {}).items()})
+        return metrics
 
     def on_cpu(self, model, config, *args, **kwargs):
         self.device_type = "cpu"
         init(self, model, config, *args, **kwargs)
         self.device_type = "cpu"
 
-    trainer.Trainer.__init__ = on_cpu
+    with _replaced(trainer.Trainer, {"val_epoch": keeping}):
+        if torch.accelerator.is_available():
+            yield
+            return
+        exact = {} if fast_bfloat16("cpu") else {"_zeropower_via_newtonschulz": _in_float32}
+        with (
+            _replaced(_muon, exact),
+            _replaced(trainer, {"get_local_rank": lambda: "cpu"}),
+            _replaced(torch.accelerator, {"synchronize": lambda *_: None}),
+            _replaced(trainer.Trainer, {"__init__": on_cpu}),
+        ):
+            yield
 
 
-def _keep_validation(curve: list[dict[str, float]]) -> None:
-    """Have the trainer leave each epoch's validation metrics in `curve` too: it only logs them."""
-    from speculators.train import trainer
-
-    validate = trainer.Trainer.val_epoch
-
-    def keeping(self, epoch: int):
-        metrics = validate(self, epoch)
-        curve.append(
-            {"epoch": epoch + 1, **{name: round(value, 4) for name, value in (metrics or {}).items()}}
-        )
-        return metrics
-
-    trainer.Trainer.val_epoch = keeping
+@contextmanager
+def _replaced(owner: Any, values: Mapping[str, Any]) -> Iterator[None]:
+    kept = {name: getattr(owner, name) for name in values}
+    for name, value in values.items():
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for name, value in kept.items():
+            setattr(owner, name, value)
 
 
-def train_eagle3(model_folder: Path, data: Path, recipe: DraftRecipe, scratch: Path, out: Path) -> Path:
-    """Train an EAGLE-3 head on `data` (see `hidden_states`) and put its last checkpoint in `out`."""
-    from speculators.train.cli import main
-    from speculators.train.config import TrainConfig
-
-    curve: list[dict[str, float]] = []
-    _allow_cpu()
-    _keep_validation(curve)
-    arguments = {
-        "speculator_type": "eagle3", "verifier_name_or_path": str(model_folder), "data_path": str(data),
-        "save_path": str(scratch), "log_dir": str(scratch / "logs"),
-        "target_layer_ids": list(recipe.target_layer_ids), "ttt_steps": recipe.ttt_steps,
-        "epochs": recipe.epochs, "total_seq_len": recipe.total_seq_len, "lr": recipe.lr, "seed": recipe.seed,
-        "train_data_ratio": 0.96, "draft_attn_impl": "sdpa", "loss_implementation": "eager",
-        "on_missing": "raise", "num_workers": 0, "no_resume_from_checkpoint": True, "log_freq": 50,
-    }  # fmt: skip
-    main(TrainConfig.from_sources(cli=arguments, argv=["specbook", "train"]))
-    publish(scratch, out)
-    write_recipe(out, recipe)
-    write_curve(out, curve)
-    return out
+def _in_float32(matrix: torch.Tensor, *_: Any) -> torch.Tensor:
+    return orthogonalised(matrix.float()[None])[0]
 
 
 def publish(scratch: Path, out: Path) -> Path:

@@ -1,6 +1,6 @@
 """Examples into fixed-shape training batches: several to a row, none seeing another."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from random import Random
 
@@ -45,21 +45,31 @@ def mixture(shares: dict[str, float], seed: int) -> Iterator[Example]:
         yield example
 
 
+def encoded(
+    examples: Iterable[Example], tokenizer: PreTrainedTokenizerBase
+) -> Iterator[tuple[list[int], int]]:
+    """Each example's token ids, and how many of them are the prompt."""
+    return (encode_example(tokenizer, example) for example in examples)
+
+
 def batches(
-    examples: Iterator[Example],
-    tokenizer: PreTrainedTokenizerBase,
-    rows: int,
-    row_tokens: int,
-    prompt_weight: float,
+    samples: Iterator[tuple[list[int], int]], rows: int, row_tokens: int, prompt_weight: float
 ) -> Iterator[Batch]:
-    """Fill rows first-fit; an example that fits nowhere opens the next batch; too long ones are dropped."""
+    """Fill rows first-fit; a sample that fits nowhere opens the next batch; too long ones are dropped.
+
+    Args:
+        samples: token ids of prompt and answer, and how many of them are the prompt (see `encoded`).
+        rows: of a batch.
+        row_tokens: tokens in a row.
+        prompt_weight: weight of a prompt's token in the loss.
+    """
     held: list[tuple[list[int], int]] = []
     while True:
         filled: list[list[tuple[list[int], int]]] = [[] for _ in range(rows)]
         room = [row_tokens] * rows
         misses = 0
         while misses < 8:  # eight in a row that fit nowhere: the batch is as full as it gets
-            ids, prompt = held.pop() if held and misses == 0 else encode_example(tokenizer, next(examples))
+            ids, prompt = held.pop() if held and misses == 0 else next(samples)
             if len(ids) > row_tokens:
                 continue
             row = next((i for i in range(rows) if room[i] >= len(ids)), None)

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from specbook import paths
-from specbook.config import Frozen, Target
-from specbook.engine.vllm import VllmServer
-from specbook.estimate import Estimate
-from specbook.greedy import Answer, answers
-from specbook.pocket.checkers import check, loops
+from specbook.engine.server import Server
+from specbook.measure.checkers import check, loops
+from specbook.measure.greedy import Answer, answers
+from specbook.plan.schema import Frozen, Target
 from specbook.pocket.corpus import DOMAINS
 from specbook.stats import wilson
+from specbook.stats.estimate import Estimate
 
 END_ID = 2
 """`<|im_end|>`: an answer whose last token it is stopped by itself."""
@@ -54,7 +54,7 @@ def measure(target: Target, max_tokens: int = 256) -> dict[str, DomainQuality]:
     Raises:
         EngineError: if the server does not start or stops answering.
     """
-    with VllmServer(target) as server:
+    with Server(target) as server:
         return {
             domain: judge(rows(domain), answers(server, [r["prompt"] for r in rows(domain)], max_tokens, 16))
             for domain in DOMAINS

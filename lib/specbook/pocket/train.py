@@ -1,17 +1,23 @@
-"""Everything under `models/`, from nothing: held-out prompts, target, head, quality, card."""
+"""Everything under `models/`: held-out prompts, target, heads, draft model, quality, card."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specbook import paths
-from specbook.config import Target
 from specbook.errors import ConfigError
 from specbook.mistakes import near
+from specbook.plan.schema import Target
+
+if TYPE_CHECKING:
+    from specbook.pocket.draft import HeadRecipe
 
 DENSE = Target(
-    name="pocket-dense", model="models/pocket-dense", max_model_len=512, max_num_seqs=32, execution="eager"
-)
+    name="pocket-dense", model="models/pocket-dense", max_model_len=512, max_num_seqs=32, execution="eager",
+    dtype="float32",
+)  # fmt: skip
 
 
 def run(what: str, device: str, report: Callable[[str], None]) -> None:
@@ -21,11 +27,12 @@ def run(what: str, device: str, report: Callable[[str], None]) -> None:
         ConfigError: for an unknown stage, naming the near match, or a device that is not there.
         EngineError: if the target cannot be served.
     """
-    stages = {"target": _target, "eagle3": _eagle3, "card": _card}
-    if what != "all" and what not in stages:
-        raise ConfigError(f"nothing called {what!r} to train{near(what, ['all', *stages])}")
-    for name, stage in stages.items():
-        if what in ("all", name):
+    stages = {"target": _target, "eagle3": _eagle3, "peagle": _peagle, "draft": _draft, "card": _card}
+    apart = {"study": _study}  # hours more, and nothing that is served comes of it
+    if what != "all" and what not in stages | apart:
+        raise ConfigError(f"nothing called {what!r} to train{near(what, ['all', *stages, *apart])}")
+    for name, stage in (stages | apart).items():
+        if what == name or (what == "all" and name in stages):
             report(f"{name}: starting")
             stage(device, report)
 
@@ -41,8 +48,18 @@ def _target(device: str, report: Callable[[str], None]) -> None:
     _check_device(device)
     corpus.write_held_out(paths.models_dir() / "heldout")
     folder = paths.models_dir() / DENSE.name
-    target.train(target.TargetRecipe(), folder, scratch() / DENSE.name, device, report)
+    target.train(target.TargetRecipe(), folder, scratch() / DENSE.name, device, report, _workers(device))
     quality.save(quality.measure(DENSE), folder)
+
+
+def _workers(device: str) -> int:
+    """Threads that share a batch's rows, one a core: small matrices gain little from threads of their own."""
+    import torch
+
+    if device != "cpu":
+        return 1
+    torch.set_num_threads(1)
+    return os.cpu_count() or 1
 
 
 def _check_device(device: str) -> None:
@@ -58,17 +75,41 @@ def _check_device(device: str) -> None:
 
 
 def _eagle3(device: str, report: Callable[[str], None]) -> None:
-    from specbook.pocket import draft
+    from specbook.pocket.draft import Eagle3Recipe
 
-    recipe, work = draft.DraftRecipe(), scratch() / f"{DENSE.name}-eagle3"
-    folder = paths.models_dir() / DENSE.name
-    report("eagle3: the target answers the training prompts")
-    outputs = draft.greedy_outputs(DENSE, recipe, work)
-    report("eagle3: hidden states")
-    data = draft.hidden_states(folder, outputs, recipe, work / "data")
+    _head(Eagle3Recipe(), paths.models_dir() / f"{DENSE.name}-eagle3", report)
+
+
+def _peagle(device: str, report: Callable[[str], None]) -> None:
+    from specbook.pocket.draft import PEagleRecipe
+
+    _head(PEagleRecipe(), paths.models_dir() / f"{DENSE.name}-peagle", report)
+
+
+def _study(device: str, report: Callable[[str], None]) -> None:
+    from specbook.pocket import study
+
+    report(f"study: {study.run(lambda recipe: _head(recipe, scratch() / 'study', report), report)}")
+
+
+def _head(recipe: "HeadRecipe", out: Path, report: Callable[[str], None]) -> Path:
+    from specbook.pocket import draft, outputs
+
+    folder, work = paths.models_dir() / DENSE.name, scratch() / f"{out.name}-work"
+    report(f"{out.name}: the target answers the training prompts")
+    answered = outputs.greedy_outputs(DENSE, recipe, scratch())
+    report(f"{out.name}: hidden states")
+    data = outputs.hidden_states(folder, answered, recipe.target_layer_ids, work / "data")
     shutil.rmtree(work / "checkpoints", ignore_errors=True)
-    out = paths.models_dir() / f"{DENSE.name}-eagle3"
-    draft.train_eagle3(folder, data, recipe, work / "checkpoints", out)
+    return draft.train_head(folder, data, recipe, work / "checkpoints", out)
+
+
+def _draft(device: str, report: Callable[[str], None]) -> None:
+    from specbook.pocket import draft_model
+
+    _check_device(device)
+    out = paths.models_dir() / f"{DENSE.name}-draft"
+    draft_model.train(DENSE, draft_model.DraftModelRecipe(), scratch(), out, device, report, _workers(device))
 
 
 def _card(device: str, report: Callable[[str], None]) -> None:

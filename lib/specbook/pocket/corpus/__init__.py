@@ -1,14 +1,14 @@
-"""Four domains of prompts and answers, generated from CPython's own library and from templates."""
+"""Five domains of prompts and answers, from CPython's own library and documentation and from templates."""
 
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from specbook.pocket.corpus import chat, code, json_orders, math
+from specbook.pocket.corpus import chat, code, json_records, math, prose
 from specbook.pocket.corpus.example import Example
 
-DOMAINS = ("code", "chat", "math", "json")
-_SOURCES = {"code": code, "chat": chat, "math": math, "json": json_orders}
+DOMAINS = ("code", "chat", "math", "json", "prose")
+_SOURCES = {"code": code, "chat": chat, "math": math, "json": json_records, "prose": prose}
 
 __all__ = ["DOMAINS", "Example", "held_out", "train_examples", "write_held_out"]
 
@@ -19,10 +19,10 @@ def train_examples(domain: str, limit: int, seed: int) -> Iterator[Example]:
     Args:
         domain: one of `DOMAINS`.
         limit: most examples to yield, >= 0.
-        seed: a new seed gives new math and json problems, and new order, cuts and wordings for code and chat.
+        seed: a new seed gives new math and json problems, and new order, cuts and wordings for the rest.
 
     Yields:
-        Examples disjoint from `held_out`. math and json never run dry; code and chat stop when exhausted.
+        Examples disjoint from `held_out`. math and json never run dry; the others stop when exhausted.
 
     Raises:
         ValueError: if the domain is unknown or the limit negative.

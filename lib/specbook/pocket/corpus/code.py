@@ -4,6 +4,7 @@ import ast
 import copy
 import random
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,8 +12,12 @@ from functools import lru_cache
 from specbook.pocket.corpus.example import Example, in_held_out_bucket, make_example, stable_hash
 from specbook.pocket.corpus.stdlib import Definition, definitions
 
-MAX_CHARS = 700
-MIN_BODY_LINES = 3
+MAX_CHARS = 560
+MIN_BODY_LINES = 4
+MAX_ANSWER_CHARS = 200
+_MOST_ALIKE = (
+    2  # lines of one shape: bodies that repeat themselves teach a small model to go round in circles
+)
 HELD_OUT_ONE_IN = 16
 _MAX_SOURCE_LINES = 80  # longer ones, comments included, are hardly ever short enough: do not unparse them
 _MAX_DIGITS = 24  # digits are single tokens: a table of numbers would overrun the context
@@ -32,19 +37,19 @@ class Function:
 
 
 def train(seed: int) -> Iterator[Example]:
-    """Every training function once, shuffled, cut after a quarter to a half of its body."""
+    """Every training function once, shuffled, cut somewhere in the middle."""
     rng = random.Random(f"code:{seed}")
     pool = [f for f in functions() if not in_held_out_bucket(f.name, HELD_OUT_ONE_IN)]
     rng.shuffle(pool)
     for function in pool:
-        yield _example(function, rng.uniform(0.25, 0.5))
+        yield _example(function, rng.uniform(0.25, 0.75))
 
 
 def held_out() -> Iterator[Example]:
-    """Functions whose name and body never occur in training, cut after a third of the body."""
+    """Functions whose name and body never occur in training, cut after two fifths of the body."""
     pool = [f for f in functions() if in_held_out_bucket(f.name, HELD_OUT_ONE_IN)]
     for function in sorted(pool, key=lambda f: stable_hash(f"order:{f.name}")):
-        yield _example(function, 1 / 3)
+        yield _example(function, 0.4)
 
 
 @lru_cache(maxsize=1)
@@ -85,7 +90,13 @@ def _doc_line(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 def _usable(function: Function) -> bool:
     text = "\n".join(function.head + function.body)
     short = len(text) <= MAX_CHARS and len(function.body) >= MIN_BODY_LINES
-    return short and text.isascii() and sum(map(str.isdigit, text)) <= _MAX_DIGITS
+    plain = text.isascii() and sum(map(str.isdigit, text)) <= _MAX_DIGITS
+    return short and plain and max(Counter(map(_shape, function.body)).values()) <= _MOST_ALIKE
+
+
+def _shape(line: str) -> str:
+    """A line without its names and values: `self.a = b` and `self.c = d` agree."""
+    return re.sub(r"\w+", "x", re.sub(r"'[^']*'", "x", line))
 
 
 def _fingerprint(function: Function) -> str:
@@ -94,7 +105,10 @@ def _fingerprint(function: Function) -> str:
 
 
 def _example(function: Function, fraction: float) -> Example:
-    cut = min(max(1, round(len(function.body) * fraction)), len(function.body) - 1)
+    last = len(function.body) - 2
+    cut = min(max(1, round(len(function.body) * fraction)), last)
+    while cut < last and len("\n".join(function.body[cut:])) > MAX_ANSWER_CHARS:
+        cut += 1
     snippet = "\n".join(function.head + function.body[:cut]) + "\n"
     prompt = f"Complete this Python {function.kind} from `{function.owner}`.\n```python\n{snippet}```"
     return make_example("code", prompt, "\n".join(function.body[cut:]), kind="code_parses", snippet=snippet)

@@ -1,0 +1,1 @@
+"""What records say. In: run records. Out: tidy tables; nothing is measured or drawn here."""

@@ -1,0 +1,155 @@
+"""Acceptance from vLLM's raw counters: rate, length, per position; micro and macro averages kept apart.
+
+Rate = accepted / drafted tokens. Length = 1 + accepted / drafts, the bonus token included, over the steps
+that had a draft: where ngram finds nothing to propose, a step has none and is outside this average.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from specbook.analysis import summaries
+from specbook.errors import RecordError
+from specbook.records.run import RunRecord, SpecDecodeCounters
+from specbook.stats import ratios
+from specbook.stats.estimate import Estimate
+
+GROUP = ["hardware", "kind", "target", "arm", "load", "domain"]
+"""Records alike in these are pooled; they differ by restart."""
+COLUMNS = (
+    *GROUP, "method", "label", "num_speculative_tokens", "restarts", *SpecDecodeCounters.model_fields,
+    "rate", "length", "length_low", "length_high", "estimate", "records", "joint", "conditional",
+)  # fmt: skip
+
+
+def check(counters: SpecDecodeCounters) -> SpecDecodeCounters:
+    """The counters, if they can be true: positions never rise, and sum to the accepted tokens.
+
+    Raises:
+        RecordError: if they contradict each other.
+    """
+    chain = [counters.num_drafts, *counters.num_accepted_tokens_per_pos]
+    if any(np.diff(chain) > 0):
+        raise RecordError(f"accepted tokens rise with the position: {chain} (drafts first)")
+    if sum(chain[1:]) != counters.num_accepted_tokens:
+        raise RecordError(
+            f"positions sum to {sum(chain[1:])}, not {counters.num_accepted_tokens} accepted tokens"
+        )
+    if counters.num_accepted_tokens > counters.num_draft_tokens:
+        raise RecordError(
+            f"{counters.num_accepted_tokens} of {counters.num_draft_tokens} draft tokens accepted"
+        )
+    return counters
+
+
+def rate(counters: SpecDecodeCounters) -> float:
+    """Accepted / drafted tokens, in [0, 1]; NaN when nothing was drafted."""
+    check(counters)
+    return counters.num_accepted_tokens / counters.num_draft_tokens if counters.num_draft_tokens else np.nan
+
+
+def length(counters: SpecDecodeCounters) -> float:
+    """Mean acceptance length in tokens/step, in [1, K + 1]; NaN when nothing was drafted."""
+    check(counters)
+    return 1.0 + counters.num_accepted_tokens / counters.num_drafts if counters.num_drafts else np.nan
+
+
+def joint(counters: SpecDecodeCounters) -> NDArray[np.float64]:
+    """[K] shares of drafts whose positions 0..i were all accepted; NaN when nothing was drafted."""
+    check(counters)
+    accepted = np.asarray(counters.num_accepted_tokens_per_pos, dtype=float)
+    return accepted / (counters.num_drafts or np.nan)
+
+
+def conditional(counters: SpecDecodeCounters) -> NDArray[np.float64]:
+    """[K] joint_i / joint_{i-1}: how often a position holds once all before it held; NaN where none did."""
+    rates = joint(counters)
+    before = np.concatenate([[1.0], rates[:-1]])
+    return np.divide(rates, before, out=np.full_like(rates, np.nan), where=before > 0)
+
+
+def pool(counters: Iterable[SpecDecodeCounters]) -> SpecDecodeCounters:
+    """Sums of the raw counters: every figure derived from it is a micro average, over tokens.
+
+    Raises:
+        ValueError: if there are none, or their K differ (position i would mix drafts that never reached it).
+    """
+    rows = [check(one) for one in counters]
+    if len({len(row.num_accepted_tokens_per_pos) for row in rows}) != 1:
+        raise ValueError(f"need counters of one K, got {[len(r.num_accepted_tokens_per_pos) for r in rows]}")
+    return SpecDecodeCounters(
+        num_drafts=sum(row.num_drafts for row in rows),
+        num_draft_tokens=sum(row.num_draft_tokens for row in rows),
+        num_accepted_tokens=sum(row.num_accepted_tokens for row in rows),
+        num_accepted_tokens_per_pos=tuple(
+            map(sum, zip(*(row.num_accepted_tokens_per_pos for row in rows), strict=True))
+        ),
+    )
+
+
+def macro(values: Sequence[float]) -> float:
+    """Unweighted mean over domains or requests: each counts once, however many tokens it drafted.
+
+    Raises:
+        ValueError: if there are none.
+    """
+    if len(values) == 0:
+        raise ValueError("need at least one value for a macro average")
+    return float(np.mean(values))
+
+
+def length_ci(counters: Sequence[SpecDecodeCounters], unit_of_n: str = "restarts") -> Estimate:
+    """Micro-averaged acceptance length with its interval over `counters` (one per restart, domain or
+    request).
+
+    Over restarts the prompts stay the same, so it shows only how far the engine repeats itself; how
+    acceptance varies with the prompt needs counters per request.
+
+    Raises:
+        ValueError: if one of them drafted nothing.
+    """
+    drafts = [check(one).num_drafts for one in counters]
+    tokens = [one.num_accepted_tokens + one.num_drafts for one in counters]
+    return ratios.ratio_of_sums_ci(tokens, drafts, unit_of_n=unit_of_n)
+
+
+def by_domain(records: Iterable[RunRecord]) -> pd.DataFrame:
+    """One row per arm, load and domain, restarts pooled (micro): raw counters and all that follows from them.
+
+    Columns: GROUP, method, label, num_speculative_tokens, restarts, the raw counters, rate, length,
+    length_low, length_high, `estimate` (the length's `Estimate`), records (their ids), joint and conditional
+    ([K] arrays). Baselines, and points where nothing was drafted, have no row.
+    """
+    groups: dict[tuple, list[tuple[str, SpecDecodeCounters]]] = {}
+    for record in records:
+        got = record.measurement
+        if got is not None and got.spec_decode is not None and got.spec_decode.num_drafts:
+            groups.setdefault(_key(record), []).append((record.run_id, got.spec_decode))
+    return summaries.frame([_row(key, group) for key, group in groups.items()], COLUMNS)
+
+
+def _key(record: RunRecord) -> tuple:
+    point = record.point
+    k = point.speculation.num_speculative_tokens if point.speculation else 0
+    names = (record.hardware.id, record.kind, point.target.name, point.arm, point.load.label)
+    return (*names, point.traffic.domain, summaries.method(record), summaries.label(record), k)
+
+
+def _row(key: tuple, counted: list[tuple[str, SpecDecodeCounters]]) -> dict:
+    group = [counters for _, counters in counted]
+    pooled, interval = pool(group), length_ci(group)
+    return {
+        **dict(zip([*GROUP, "method", "label", "num_speculative_tokens"], key, strict=True)),
+        "restarts": len(group),
+        **pooled.model_dump(),
+        "rate": rate(pooled),
+        "length": length(pooled),
+        "length_low": interval.low,
+        "length_high": interval.high,
+        "estimate": interval,
+        "records": tuple(run_id for run_id, _ in counted),
+        "joint": joint(pooled),
+        "conditional": conditional(pooled),
+    }

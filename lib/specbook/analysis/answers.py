@@ -1,0 +1,71 @@
+"""Do stored answers stay the same? Each arm's texts against the same round's baseline, beside two controls.
+
+Speed records hold every answer, so losslessness is seen where speed is claimed: at each load and domain.
+"""
+
+from collections.abc import Iterable
+from typing import Literal
+
+import pandas as pd
+
+from specbook.analysis import summaries
+from specbook.analysis.summaries import CELL
+from specbook.records.run import RunRecord
+from specbook.stats import equality
+
+Comparison = Literal["speculation", "restart", "mode"]
+"""`speculation`: an arm against the baseline of its round and execution mode. `restart`: a baseline against
+itself after another start of the server. `mode`: a baseline against the one of its round in another mode.
+"""
+ROUND = "round"
+"""The column of `summaries.pooled_requests` that names what was measured together."""
+
+
+def pairs(runs: Iterable[RunRecord]) -> pd.DataFrame:
+    """Answers to the same request side by side; greedy decoding only.
+
+    Columns: CELL, prompt (numbers what was asked: in which cell, which prompt), arm (which was held against
+        the baseline), comparison (a `Comparison`), and same (character for character). Loads without
+        speculation have no rows.
+
+    Raises:
+        RecordError: if no record decodes greedily.
+    """
+    asked = _asked([run for run in runs if run.point.traffic.temperature == 0])
+    drafted = asked[asked["method"] != "baseline"]
+    base = asked[(asked["method"] == "baseline") & asked["load"].isin(drafted["load"])]
+    reference = base[base["execution"].isin(drafted["execution"])]
+    found = pd.concat([
+        _side_by_side("speculation", drafted, reference, [ROUND, "execution"]),
+        _side_by_side("restart", reference, reference, ["execution"]).query(f"{ROUND} < {ROUND}_base"),
+        _side_by_side("mode", base, reference, [ROUND]).query("execution != execution_base"),
+    ])  # fmt: skip
+    found["same"] = found["text"] == found["text_base"]
+    return found[[*CELL, "prompt", "arm", "comparison", "same"]]
+
+
+def _asked(runs: list[RunRecord]) -> pd.DataFrame:
+    pooled = summaries.pooled_requests(runs)
+    time = pooled.groupby([*CELL, "arm", ROUND, "prompt_id"], sort=False).cumcount()
+    prompt = pooled.groupby([*CELL, "prompt_id"], sort=False).ngroup()
+    return pooled.assign(prompt=prompt, time=time)
+
+
+def _side_by_side(name: Comparison, arms: pd.DataFrame, base: pd.DataFrame, on: list[str]) -> pd.DataFrame:
+    same = ["prompt", "time", *on]
+    base = base[["prompt", "time", ROUND, "execution", "text"]]
+    renamed = base.rename(columns={column: f"{column}_base" for column in base if column not in same})
+    return arms.merge(renamed, on=same).assign(comparison=name)
+
+
+def shares(found: pd.DataFrame, by: tuple[str, ...] = ("load",)) -> pd.DataFrame:
+    """Of `pairs`: how many of the answers are the same. Add "domain" to `by` for a row per domain.
+
+    Columns: `by`, comparison, arm, pairs (how many), and `estimate`: the mean over prompts of the share of a
+        prompt's pairs that are the same, with its interval; its n counts prompts.
+    """
+    group, rows = [*by, "comparison", "arm"], []
+    for key, part in found.groupby(group, sort=False):
+        estimate = equality.share_over_prompts(part.groupby("prompt")["same"].mean())
+        rows.append({**dict(zip(group, key, strict=True)), "pairs": len(part), "estimate": estimate})
+    return pd.DataFrame(rows, columns=[*group, "pairs", "estimate"])

@@ -1,0 +1,68 @@
+"""Requests -> tables of latency percentiles, each restart's own, with n in distinct prompts."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from specbook.analysis import summaries
+from specbook.analysis.summaries import CELL
+from specbook.records.run import RunRecord
+from specbook.stats import percentiles
+from specbook.stats.percentiles import Requests, enough_for
+
+LATENCIES = ("ttft_s", "tpot_s", "itl_s", "e2e_s")
+
+
+def answered(runs: Iterable[RunRecord]) -> pd.DataFrame:
+    """`summaries.pooled_requests`, with `prompt`: a number per domain and prompt, the same in every arm."""
+    table = summaries.pooled_requests(runs)
+    names = table["domain"].astype(str) + "/" + table["prompt_id"].astype(str)
+    return table.assign(prompt=names.factorize()[0])
+
+
+def requests(table: pd.DataFrame, metric: str) -> Requests:
+    """A latency of `answered` in seconds, with its prompts and restarts; every gap counts for `itl_s`."""
+    rows = table[table[metric].notna()]
+    times = rows[metric].map(len).to_numpy() if metric == "itl_s" else 1
+    return Requests(
+        summaries.samples(rows, metric), np.repeat(rows["prompt"], times), np.repeat(rows["restart"], times)
+    )
+
+
+def table(
+    runs: Iterable[RunRecord], qs: tuple[float, ...] = (0.5, 0.99), by: tuple[str, ...] = (*CELL, "arm")
+) -> pd.DataFrame:
+    """Percentiles of TTFT, TPOT, ITL and E2E in seconds, see `percentiles.percentile`.
+
+    Columns: `by`, metric, q, value, low, high, n (distinct prompts), enough (where False it is not to be
+    quoted: mark it), late (first chunks, see `decided`), `estimate` and records (their ids). Leave "domain"
+    and "setup" out of `by` to pool domains.
+    """
+    rows = []
+    for key, group in answered(runs).groupby(list(by), sort=False):
+        records = {"records": tuple(dict.fromkeys(group["run_id"]))}
+        for metric in LATENCIES:
+            found = requests(group, metric)
+            for q in qs if len(found.values) else ():
+                head = {**dict(zip(by, key, strict=True)), "metric": metric, "q": q}
+                rows.append(head | row(percentiles.percentile(found, q), metric, q, group) | records)
+    return pd.DataFrame(rows)
+
+
+def decided(metric: str, q: float, *arms: pd.DataFrame) -> bool:
+    """Whether late first chunks (`records.late`) make a percentile what it is.
+
+    A late TTFT lies beyond the others. Where they are more than one in five of the requests beyond a
+    percentile, in one of these arms, it tells of streams that stood still.
+    """
+    return metric == "ttft_s" and any(arm["late"].mean() > (1 - q) / 5 for arm in arms)
+
+
+def row(found: percentiles.Estimate, metric: str, q: float, *arms: pd.DataFrame) -> dict[str, object]:
+    """An estimate of quantile `q` of these `answered` as columns of a table: see `table`."""
+    if spoilt := decided(metric, q, *arms):
+        found = found.model_copy(update={"low": None, "high": None, "method": "none"})
+    ends = {"value": found.value, "low": found.low, "high": found.high}
+    enough, late = enough_for(q, found.n) and not spoilt, sum(int(arm["late"].sum()) for arm in arms)
+    return {**ends, "n": found.n, "enough": enough, "late": late, "estimate": found}

@@ -1,0 +1,173 @@
+"""Arm against baseline: speed-ups paired by restart, each method's best K, and the change of the tail.
+
+Arms are compared only within `summaries.CELL`, never across machines, precisions, loads or prompts.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from specbook.analysis import summaries
+from specbook.analysis.summaries import CELL, NAMES, Speed
+from specbook.errors import RecordError
+from specbook.records.run import RunRecord
+from specbook.stats import ratios
+from specbook.stats.estimate import Estimate
+
+COLUMNS = (
+    *CELL, "arm", "method", "label", "num_speculative_tokens", "baseline", "baseline_execution",
+    "baseline_tokens_per_s", "tokens_per_s", "speedup", "low", "high", "n", "ci_method", "estimate",
+    "by_restart", "records",
+)  # fmt: skip
+
+
+def best_baseline(cell: pd.DataFrame, speed: Speed = "output_tokens_per_s") -> str | None:
+    """The baseline arm with the highest median speed in one cell of `summaries.throughput`; None without
+    one."""
+    medians = cell[cell["method"] == "baseline"].groupby("arm")[speed].median()
+    return str(medians.idxmax()) if len(medians) else None
+
+
+def speedups(
+    runs: Iterable[RunRecord], baseline: str = "best", speed: Speed = "output_tokens_per_s"
+) -> pd.DataFrame:
+    """Each arm's speed over the baseline's, paired by round, in every cell.
+
+    Several rounds of one restart are one value: n counts restarts.
+
+    Args:
+        runs: records; failed ones are left out.
+        baseline: `best`, the faster execution mode in that cell; or an arm, e.g. `baseline (eager)`.
+        speed: the column of `summaries.throughput` to compare.
+
+    Returns:
+        Columns: CELL, arm, method, label, num_speculative_tokens, baseline (which arm it was),
+            baseline_execution, baseline_tokens_per_s and tokens_per_s (geometric means over the same rounds),
+            speedup, low, high, n, ci_method, `estimate` (the `Estimate`), by_restart (the ratios), and
+            records (their ids, the arm's first). Cells without the baseline, and arms that share no round
+            with it, have no row.
+
+    Raises:
+        RecordError: if two drafts bear one label, so that an arm has a round twice.
+    """
+    table, rows = summaries.throughput(runs), []
+    for key, cell in table.groupby(CELL, sort=False) if len(table) else ():
+        _refuse_twins(cell)
+        base = best_baseline(cell, speed) if baseline == "best" else baseline
+        reference = cell[cell["arm"] == base]
+        for arm, group in cell[cell["arm"] != base].groupby("arm", sort=False):
+            pairs = _pairs(group, reference, speed)
+            if len(pairs):
+                names = {name: group[name].iloc[0] for name in ("method", "label", "num_speculative_tokens")}
+                under = {"baseline": base, "baseline_execution": reference["execution"].iloc[0]}
+                head = {**dict(zip(CELL, key, strict=True)), "arm": arm, **names, **under}
+                head["records"] = _records(group, reference)
+                rows.append(head | _ratio(pairs.iloc[:, 0], pairs.iloc[:, 1]))
+    return summaries.frame(rows, COLUMNS)
+
+
+def _pairs(arm: pd.DataFrame, base: pd.DataFrame, speed: Speed) -> pd.DataFrame:
+    """Both speeds per restart: geometric means over the rounds that both were measured in."""
+    both = [side.set_index(["restart", "round"])[speed] for side in (arm, base)]
+    pairs = np.log(pd.concat(both, axis=1, join="inner").dropna())
+    return np.exp(pairs.groupby("restart").mean())
+
+
+def _records(arm: pd.DataFrame, base: pd.DataFrame) -> tuple[str, ...]:
+    """The ids of those that were paired, the arm's first."""
+    both = arm.merge(base, on=["restart", "round"], suffixes=("", "_base"))
+    return *both["run_id"], *both["run_id_base"]
+
+
+def _refuse_twins(cell: pd.DataFrame) -> None:
+    twins = cell[cell.duplicated(["arm", "restart", "round"])]
+    if len(twins):
+        raise RecordError(
+            f"two configurations are both called {twins['arm'].iloc[0]!r} (two drafts of one method?): "
+            "compare them one at a time"
+        )
+
+
+def _ratio(arm: pd.Series, base: pd.Series) -> dict[str, Any]:
+    found = ratios.ratio_ci(arm, base)
+    return {
+        "baseline_tokens_per_s": ratios.geometric_mean_ci(base).value,
+        "tokens_per_s": ratios.geometric_mean_ci(arm).value,
+        "speedup": found.value, "low": found.low, "high": found.high, "n": found.n, "ci_method": found.method,
+        "estimate": found, "by_restart": arm / base,
+    }  # fmt: skip
+
+
+def best_k(runs: Iterable[RunRecord], by: tuple[str, ...] = ("load",), **how: Any) -> pd.DataFrame:
+    """Each method at its own best K, per load (add "domain" to `by` for one per domain).
+
+    The rows of `speedups(runs, **how)` whose arm has the highest geometric mean speed-up over its group,
+    and that mean as `group_speedup`. Domains count once each (macro); only arms measured in as many cells
+    as the fullest one compete. The interval is that of one arm: it does not know that this arm was picked,
+    so close K are a tie.
+
+    Raises:
+        RecordError: if records of two plans are mixed; see `across_domains`.
+    """
+    table = speedups(runs, **how)
+    if table.empty:
+        return table
+    table = table[table["method"] != "baseline"]
+    group = [*(name for name in NAMES if name not in ("load", "domain")), *by, "method"]
+    means = _macro(table, [*group, "arm"]).rename(columns={"speedup": "group_speedup"})
+    means = means[means["cells"] == means.groupby(group)["cells"].transform("max")]
+    best = means.loc[means.groupby(group, sort=False)["group_speedup"].idxmax()]
+    return table.merge(best[[*group, "arm", "group_speedup"]], on=[*group, "arm"])
+
+
+def across_domains(table: pd.DataFrame) -> pd.DataFrame:
+    """`speedups` averaged over domains (macro: geometric mean, each domain once), per load and arm.
+
+    Beside it stand the `worst` and the `best` domain, so that a mean never hides a loss, and how many `cells`
+    it is of. No interval: domains are not a sample of anything.
+
+    Raises:
+        RecordError: if a domain is there twice, measured under two setups.
+    """
+    names = [name for name in NAMES if name != "domain"]
+    return _macro(table, [*names, "arm", "method", "num_speculative_tokens"])
+
+
+def _macro(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    twice = table[table.duplicated([*NAMES, "arm"])]
+    if len(twice):
+        first = twice.iloc[0]
+        raise RecordError(
+            f"{first['arm']} at {first['load']}, {first['domain']} was measured under two setups "
+            "(quick and full?): summarise the records of one plan at a time"
+        )
+    speedup = table.groupby(keys, sort=False)["speedup"]
+    means = speedup.agg(lambda x: float(np.exp(np.log(x).mean())))
+    return pd.DataFrame(
+        {"speedup": means, "worst": speedup.min(), "best": speedup.max(), "cells": speedup.size()}
+    ).reset_index()
+
+
+def best_over_domains(runs: Iterable[RunRecord]) -> pd.DataFrame:
+    """One row of `across_domains` per load: the arm, baselines aside, that is fastest over the domains.
+
+    `estimate` is its mean over these domains, with an interval over restarts: the domains are held fixed.
+    """
+    table = speedups(runs)
+    table = table[table["method"] != "baseline"]
+    means = across_domains(table)
+    best = means.loc[means.groupby("load", sort=False)["speedup"].idxmax()] if len(means) else means
+    return best.assign(estimate=[_over_restarts(table, row) for row in best.itertuples()])
+
+
+def _over_restarts(table: pd.DataFrame, best: Any) -> Estimate:
+    """Of one arm and load: each restart gives the geometric mean of its domains."""
+    cells = table[(table["load"] == best.load) & (table["arm"] == best.arm)]
+    both = pd.concat(
+        list(cells["by_restart"]), axis=1, join="inner"
+    )  # a restart that lacks a domain is another mix
+    if both.empty:
+        return Estimate(value=best.speedup, low=None, high=None, n=0, unit_of_n="restarts", method="none")
+    return ratios.geometric_mean_ci(np.exp(np.log(both).mean(axis=1)))

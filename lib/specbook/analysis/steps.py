@@ -1,0 +1,90 @@
+"""What a decode step costs, beside the least it could cost, and how busy the machine was."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from specbook.analysis import summaries
+from specbook.analysis.arrivals import closed
+from specbook.errors import ConfigError
+from specbook.plan import schema
+from specbook.plan.schema import Target
+from specbook.records import select
+from specbook.records.run import RunRecord
+from specbook.stats import precision, roofline, shape
+from specbook.stats.precision import Widths
+from specbook.stats.shape import ModelShape
+
+UNKNOWN = dict.fromkeys(("memory_s", "compute_s", "least_s", "overhead_s", "bound"))
+
+
+def utilisation(runs: Iterable[RunRecord]) -> pd.DataFrame:
+    """One row per closed-loop record: arm, concurrency, domain, busy cores of `cores`, memory, GPU share."""
+    rows = []
+    for run in closed(select.current(runs)):
+        assert run.measurement is not None
+        point, used = run.point, run.measurement.utilisation.model_dump(exclude={"samples"})
+        names = {"arm": point.arm, "concurrency": point.load.concurrency, "domain": point.traffic.domain}
+        rows.append({**names, "cores": run.hardware.logical_cores, **used})
+    return pd.DataFrame(rows)
+
+
+def sizes(target: Target) -> tuple[ModelShape, Widths] | None:
+    """The target's shape and widths; None where its config.json is not here, or not of a known kind."""
+    folder = Path(schema.resolve_model(target.model))
+    try:
+        found = precision.widths(target, shape.read_config(folder / "config.json"))
+        return (ModelShape.from_config(folder), found) if found else None
+    except ConfigError:
+        return None
+
+
+def decode_steps(runs: Iterable[RunRecord]) -> pd.DataFrame:
+    """One row per baseline arm and batch: the measured decode step beside the least it could take.
+
+    Without speculation each step gives a sequence one token, so the median TPOT is the step. Columns:
+    arm, concurrency, step_s, memory_s, compute_s, least_s, overhead_s, bound (None where a peak is unknown).
+    """
+    base = [run for run in closed(select.current(runs)) if run.point.speculation is None]
+    pooled, rows = summaries.pooled_requests(base), []
+    for (arm, batch), group in pooled.groupby(["arm", "concurrency"], sort=False):
+        run = next(r for r in base if r.point.arm == arm)
+        context = round((group["input_tokens"] + group["output_tokens"] / 2).median())
+        step_s = float(group["tpot_s"].median())
+        rows.append(
+            {
+                "arm": arm,
+                "concurrency": int(batch),
+                "step_s": step_s,
+                **_least(run, int(batch), context, step_s),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _least(run: RunRecord, batch: int, context: int, step_s: float) -> dict[str, Any]:
+    known, machine, devices = sizes(run.point.target), run.hardware, _devices(run)
+    if known is None or devices is None:
+        return UNKNOWN
+    model, width = known
+    cost = roofline.decode_step(
+        model, batch, context, width.dtype_bytes, machine.peak_bytes_per_s, machine.peak_flops_per_s,
+        layer_bytes=width.layer_bytes, devices=devices,
+    )  # fmt: skip
+    if width.quantized and cost.bound != "memory":
+        # The peak is of bf16, and narrower numbers may be multiplied faster: then this is no lower bound.
+        return UNKNOWN | {"memory_s": cost.memory_s}
+    return {
+        "memory_s": cost.memory_s, "compute_s": cost.compute_s, "least_s": cost.least_s,
+        "overhead_s": cost.overhead_s(step_s), "bound": cost.bound,
+    }  # fmt: skip
+
+
+def _devices(run: RunRecord) -> int | None:
+    """Devices that serve the model, in the unit of the record's peaks; None where that is not known."""
+    return {
+        "cpu": 1,  # the peaks are the whole CPU's
+        "neuron": None,  # a rank is a core, the peaks are a chip's
+    }.get(run.hardware.kind, run.point.target.tensor_parallel_size)

@@ -1,0 +1,75 @@
+"""What speculation does to the slowest requests: percentiles of each arm against the baseline's."""
+
+from collections.abc import Iterable
+
+import pandas as pd
+
+from specbook.analysis import latency, summaries
+from specbook.analysis.speedup import best_baseline, best_over_domains
+from specbook.analysis.summaries import CELL
+from specbook.records import select
+from specbook.records.run import RunRecord
+from specbook.stats import percentiles
+
+POOLED = "all domains"
+"""What stands for the domain where all of them are pooled."""
+COLUMNS = (
+    *CELL, "arm", "baseline", "metric", "q", "arm_s", "baseline_s", "value", "low", "high", "n", "enough",
+    "late", "estimate",
+)  # fmt: skip
+METRICS = ("ttft_s", "tpot_s", "e2e_s")
+"""ITL is left out: a gap holds several tokens under speculation, one without."""
+
+
+def tails(runs: Iterable[RunRecord]) -> pd.DataFrame:
+    """`changes` of `best_over_domains`' arms: each domain, and POOLED where there are several."""
+    good = select.current(runs)
+    best = set(best_over_domains(good)[["load", "arm"]].itertuples(index=False, name=None))
+    if not best:
+        return summaries.frame([], COLUMNS)
+    points = ((run, run.point) for run in good)
+    kept = [run for run, p in points if p.speculation is None or (p.load.label, p.arm) in best]
+    answered, speeds = latency.answered(kept), summaries.throughput(kept)
+    each = _table(answered, speeds, CELL)
+    if each["domain"].nunique() < 2:
+        return each
+    pooled = _table(answered, speeds, [name for name in CELL if name not in ("domain", "setup")])
+    return pd.concat([each, pooled.assign(domain=POOLED)], ignore_index=True)
+
+
+def changes(runs: Iterable[RunRecord]) -> pd.DataFrame:
+    """Each arm's percentiles minus the best baseline's, in seconds: the median beside p99.
+
+    Columns: CELL, arm, baseline, metric, q, arm_s and baseline_s (both arms' own), and those of `latency.row`
+    for the change: value, low, high, n, enough, late, estimate; and records (their ids, the arm's first). No
+    rows where no round has both.
+    """
+    good = select.current(runs)
+    return _table(latency.answered(good), summaries.throughput(good), CELL)
+
+
+def _table(answered: pd.DataFrame, speeds: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    rows = []
+    for key, cell in speeds.groupby(by, sort=False):
+        base = best_baseline(cell)
+        same = answered[(answered[by] == list(key)).all(axis=1)]
+        for arm, group in same[same["method"] != "baseline"].groupby("arm", sort=False) if base else ():
+            head = {**dict(zip(by, key, strict=True)), "arm": arm, "baseline": base}
+            rows += [head | found for found in _changes(group, same[same["arm"] == base])]
+    return summaries.frame(rows, COLUMNS)
+
+
+def _changes(arm: pd.DataFrame, base: pd.DataFrame) -> list[dict[str, object]]:
+    turns = [pd.MultiIndex.from_frame(side[["domain", "restart", "round"]]) for side in (arm, base)]
+    pair = arm[turns[0].isin(turns[1])], base[turns[1].isin(turns[0])]  # measured together, and only those
+    records = {"records": tuple(dict.fromkeys(run for side in pair for run in side["run_id"]))}
+    rows = []
+    for metric in METRICS:
+        sides = [latency.requests(side, metric) for side in pair]
+        for q in (0.5, 0.99) if all(len(side.values) for side in sides) else ():
+            own = [percentiles.percentile(side, q, interval=False).value for side in sides]
+            change = latency.row(percentiles.change(*sides, q), metric, q, *pair)
+            rows.append(
+                {"metric": metric, "q": q, "arm_s": own[0], "baseline_s": own[1], **change, **records}
+            )
+    return rows

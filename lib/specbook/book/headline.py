@@ -1,0 +1,88 @@
+"""The front page's figure and table, from records.
+
+Glue does not carry figures across pages, and numbers typed into `index.md` would go stale: so both are put
+beside the executed notebooks, and the page includes them.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+
+from specbook.analysis import speedup
+from specbook.book import sentences, tables
+from specbook.book.figures import page as drawing
+from specbook.book.figures import speculation, style
+from specbook.errors import ConfigError
+from specbook.records.run import RunRecord
+
+BEGIN, END = "<!-- headline: written by `specbook readme`, from records -->", "<!-- /headline -->"
+
+ALT = "Speed-up over the best baseline by batch and domain, on a logarithmic axis with a line at 1"
+
+CAPTION = (
+    "Speed-up of speculative decoding over the best baseline, each point at its own best K, with its 95 % "
+    "interval from three restarts on. The axis is logarithmic: below the line speculation loses, and a loss "
+    "is as large as a win."
+)
+
+TABLE = (
+    "Speed-up, and output tokens/s without → with speculation; intervals are in the figure and the chapters:"
+)
+
+
+NOTHING = "**No answer yet.** No chapter with speculation has a plan for this hardware.\n"
+
+
+def write(runs: Sequence[RunRecord], folder: Path) -> Path:
+    """Write `headline.md`, its figure included, into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    page = folder / "headline.md"
+    if not runs:
+        page.write_text(NOTHING)
+        return page
+    best = speedup.best_k(runs, by=("load", "domain"))
+    if best.empty:
+        page.write_text(f"**No answer yet.** {sentences.NO_PAIR}\n")
+        return page
+    figure = _draw(best, runs)
+    drawn = drawing.named(drawing.render(figure), ALT)
+    plt.close(figure)
+    page.write_text(_page(sentences.speculation(best), drawn, tables.overview(best).reset_index()))
+    return page
+
+
+def write_readme(runs: Sequence[RunRecord], readme: Path, picture: Path) -> None:
+    """Put the answer and its credit between the README's two headline marks, and the figure in `picture`.
+
+    Raises:
+        ConfigError: if a mark is missing.
+    """
+    best = speedup.best_k(runs, by=("load", "domain"))
+    figure = _draw(best, runs)
+    figure.savefig(picture, dpi=144, bbox_inches="tight", pad_inches=0.2)
+    plt.close(figure)
+    text = readme.read_text()
+    if text.count(BEGIN) != 1 or text.count(END) != 1:
+        raise ConfigError(f"{readme} needs the line {BEGIN!r} and, after it, {END!r}: put them back")
+    head, rest = text.split(BEGIN)
+    tail = rest.split(END)[1]
+    place = picture.relative_to(readme.parent)
+    block = f"\n![{ALT}]({place})\n\n{sentences.speculation(best)}\n\n{style.credit(runs)}\n"
+    readme.write_text(head + BEGIN + block + END + tail)
+
+
+def _draw(best: pd.DataFrame, runs: Sequence[RunRecord]) -> Figure:
+    ax = speculation.speedup(best)
+    style.sign(ax, runs)
+    return ax.get_figure()
+
+
+def _page(answer: str, drawn: str, table: pd.DataFrame) -> str:
+    rows = table.to_markdown(index=False, disable_numparse=True)  # its numbers are words already
+    return "\n".join([
+        answer, "", "```{raw} html", f'<figure id="fig-headline">{drawn}', "<figcaption>",
+        CAPTION, "</figcaption></figure>", "```", "", TABLE, "", rows, "",
+    ])  # fmt: skip

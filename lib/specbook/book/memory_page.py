@@ -1,0 +1,138 @@
+"""Tables of what fits where, computed from model files and machine files: `book/memory.md` includes them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from specbook import plan
+from specbook.plan import machines, models
+from specbook.plan.machines import MachineFile
+from specbook.records import published
+from specbook.stats import memory
+from specbook.stats.memory import FORMATS, GIB, Memory
+from specbook.stats.shape import ModelShape
+
+LENGTH = 8192
+"""Tokens of the sequences that are counted."""
+BATCH = 32
+"""Sequences in a batch, which decides how many logits a step holds."""
+REPORTED = "model_load_gib"
+"""Metric of published rows that hold what an engine said its loaded model took."""
+LABELS = {"bf16": "BF16", "fp8": "FP8", "int4-awq": "INT4 AWQ", "mxfp4": "MXFP4"}
+
+
+def write(folder: Path) -> Path:
+    """Write `memory.md` into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    page = folder / "memory.md"
+    page.write_text(render(), encoding="utf-8")
+    return page
+
+
+def render() -> str:
+    """The answer, a table a machine, and what an engine reported."""
+    parts = ["# Can an H200 serve an unquantised 70B?", answer()]
+    for hardware, machine in accelerators():
+        rank = "" if machine.ranks_per_device == 1 else f", {machine.ranks_per_device} ranks"
+        size = f"{_gb(machine.memory_bytes or 0)} GB a device{rank} ({machine.memory_source})."
+        parts += [f"# {machine.title}", f"`params/{hardware}`: {size}", _markdown(table(machine))]
+    return "\n\n".join([*parts, "# What an engine reported", reports()]) + "\n"
+
+
+def accelerators() -> Iterator[tuple[str, MachineFile]]:
+    """Every hardware whose machine.yaml says its memory."""
+    for hardware in plan.hardwares():
+        machine = machines.read(hardware, MachineFile)
+        if machine.memory_bytes is not None:
+            yield hardware, machine
+
+
+def pairs() -> Iterator[tuple[str, str]]:
+    """Every model in every format that its file names weights of."""
+    for name in models.names():
+        yield from ((name, form) for form in models.load(name).weights)
+
+
+def on(machine: MachineFile, name: str, form: str, devices: int) -> Memory:
+    """The sum of one rank, the model shared by so many whole devices."""
+    shape = ModelShape.from_config(models.config(name))
+    return Memory.of(
+        shape, FORMATS[form], machine.rank_memory_bytes or 0.0, LENGTH, BATCH,
+        ranks=devices * machine.ranks_per_device,
+    )  # fmt: skip
+
+
+def fewest(machine: MachineFile, name: str, form: str) -> int | None:
+    """The least power of two of devices on which a sequence fits; None if none of a machine's does."""
+    counts = (n for n in (1, 2, 4, 8, 16) if n <= (machine.devices or 1))
+    return next((n for n in counts if _fits(machine, name, form, n)), None)
+
+
+def _fits(machine: MachineFile, name: str, form: str, devices: int) -> bool:
+    return on(machine, name, form, devices).sequences > 0
+
+
+def table(machine: MachineFile) -> pd.DataFrame:
+    """A row a model and format: on the fewest devices that hold it, what is left and how much that holds."""
+    rows = []
+    for name, form in pairs():
+        devices = fewest(machine, name, form)
+        found = on(machine, name, form, devices or machine.devices or 1)
+        weights = memory.weight_bytes(ModelShape.from_config(models.config(name)), FORMATS[form])
+        rows.append(
+            {
+                "model": models.load(name).title,
+                "weights": LABELS[form],
+                "weights, GB": _gb(weights),
+                "devices": devices or "none",
+                "left a rank, GB": _gb(found.kv_bytes),
+                f"sequences of {LENGTH:,} tokens": found.sequences,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def answer() -> str:
+    """The sum of Llama 3.3 70B in BF16 on one H200, and on two."""
+    machine = machines.read("h200", MachineFile)
+    one, two = (on(machine, "llama-3.3-70b", "bf16", devices) for devices in (1, 2))
+    short = one.model_copy(update={"share": 1.0})
+    said = "No, not at the share of the card that the engine takes by itself" if not one.sequences else "Yes"
+    return (
+        f"**{said}.** {one.sum()}. With all of the card, which leaves the driver nothing, "
+        f"{short.sequences} sequence{'' if short.sequences == 1 else 's'} of {LENGTH:,} tokens would fit. "
+        f"On two cards {two.sequences} do: {two.sum()} on each. In FP8 one card holds "
+        f"{on(machine, 'llama-3.3-70b', 'fp8', 1).sequences}."
+    )
+
+
+def reports() -> str:
+    """Published rows of an engine's own report, beside the sum."""
+    rows = []
+    for row in published.load():
+        name = row.target_model.lower()
+        if row.metric == REPORTED and row.number is not None and name in models.names():
+            (form,) = models.load(name).weights
+            shape = ModelShape.from_config(models.config(name))
+            sums = [memory.weight_bytes(shape, FORMATS[form], padded) / GIB for padded in (False, True)]
+            rows.append(
+                {
+                    "model": models.load(name).title,
+                    "hardware": row.hardware,
+                    "engine": row.system,
+                    "reported, GiB": f"{row.number:g}",
+                    "checkpoint, GiB": f"{sums[0]:.1f}",
+                    "as loaded, GiB": f"{sums[1]:.1f}",
+                    "source": row.source,
+                }
+            )
+    return _markdown(pd.DataFrame(rows))
+
+
+def _gb(size: float) -> str:
+    return f"{size / 1e9:.1f}"
+
+
+def _markdown(found: pd.DataFrame) -> str:
+    return found.to_markdown(index=False, disable_numparse=True)

@@ -1,0 +1,170 @@
+"""Tables as a page shows them: columns named with their units, values rounded, nothing computed anew."""
+
+from collections.abc import Iterable, Sequence
+
+import pandas as pd
+
+from specbook.records.lossless import LosslessRecord, fullest
+from specbook.stats.equality import Divergence
+from specbook.stats.estimate import Estimate
+
+
+def filled(table: pd.DataFrame) -> list[pd.DataFrame]:
+    """The table, or none where it has no rows: an empty frame says nothing, and a sentence says why."""
+    return [table] if len(table) else []
+
+
+def speeds(table: pd.DataFrame) -> pd.DataFrame:
+    """Of `comparisons.speedups`: both arms in tokens/s beside their ratio, its interval and its n."""
+    found = list(table["estimate"])
+    under = table["baseline_tokens_per_s"].map("{:.0f} (".format) + table["baseline_execution"] + ")"
+    columns = {
+        "load": table["load"], "domain": table["domain"], "arm": table["label"],
+        "speed-up": [one.span("×") for one in found], "baseline, tokens/s": under,
+        "arm, tokens/s": table["tokens_per_s"].round(0).astype(int), "n": [one.counted for one in found],
+    }  # fmt: skip
+    return _indexed(columns, ["load", "domain"])
+
+
+def overview(table: pd.DataFrame) -> pd.DataFrame:
+    """Of `comparisons.speedups`, one arm per load and domain: ratios and both speeds, loads side by side."""
+    cells = [
+        f"{row.speedup:.2f}× ({row.baseline_tokens_per_s:.0f} → {row.tokens_per_s:.0f})"
+        for row in table.itertuples()
+    ]
+    wide = table.assign(cell=cells).pivot(index="domain", columns="load", values="cell")
+    return wide.loc[list(dict.fromkeys(table["domain"])), list(dict.fromkeys(table["load"]))]
+
+
+def latency(table: pd.DataFrame) -> pd.DataFrame:
+    """Of `latency.table` by concurrency and arm: milliseconds with their interval, a clock per column, p99
+    below the median; `*`: too few prompts for that percentile.
+    """
+    cells = [_milliseconds(row.estimate) + ("" if row.enough else " *") for row in table.itertuples()]
+    wide = table.assign(
+        cell=cells, clock=table["metric"].str.removesuffix("_s").str.upper() + ", ms",
+        mode=table["arm"].str.removeprefix("baseline ").str.strip("()"),
+        batch=table["concurrency"].map("batch {:g}".format),
+        percentile=(100 * table["q"]).map("p{:g}".format),
+    )  # fmt: skip
+    rows = list(dict.fromkeys(zip(wide["mode"], wide["batch"], wide["percentile"], strict=True)))
+    found = wide.pivot(index=["mode", "batch", "percentile"], columns="clock", values="cell")
+    return found.loc[rows, list(dict.fromkeys(wide["clock"]))].rename_axis(index=[None] * 3, columns=None)
+
+
+def _milliseconds(estimate: Estimate) -> str:
+    value, low, high = (None if x is None else _ms(x) for x in (estimate.value, estimate.low, estimate.high))
+    return f"{value}" if low is None else f"{value} [{low}, {high}]"
+
+
+def _ms(seconds: float) -> str:
+    """Milliseconds to one decimal, or whole from ten on."""
+    return f"{1e3 * seconds:.{0 if seconds >= 0.01 else 1}f}"
+
+
+def acceptance(table: pd.DataFrame) -> pd.DataFrame:
+    """Of `acceptance.by_domain`: raw counters first, then what follows from them (micro averages)."""
+    counters = {"num_drafts": "drafts", "num_draft_tokens": "drafted", "num_accepted_tokens": "accepted"}
+    return _indexed(
+        {
+            "arm": table["arm"], "domain": table["domain"],
+            **{label: table[name] for name, label in counters.items()},
+            "rate": table["rate"].round(3), "length": table["length"].round(2),
+        },
+        ["arm", "domain"],
+    )  # fmt: skip
+
+
+def poisson(table: pd.DataFrame) -> pd.DataFrame:
+    """Of `serving.saturation`: the highest rate that was still served."""
+    shown = table["held_per_s"].map(lambda rate: "below the lowest tried" if pd.isna(rate) else f"{rate:g}")
+    return _indexed(
+        {"arm": table["arm"], "domain": table["domain"], "served to, requests/s": shown}, ["arm", "domain"]
+    )
+
+
+def prices(table: pd.DataFrame) -> pd.DataFrame:
+    """Of `prediction.prices`: what verifying and drafting cost, in steps of the best baseline. From one K
+    alone the two cannot be told apart, and their sum is all there is.
+    """
+    columns = {
+        "method": table["method"], "batch": table["concurrency"],
+        "verification": table["verify_cost"], "each draft token": table["draft_cost"],
+        "K": table["num_speculative_tokens"], "break-even length at K": table["break_even_length"],
+    }  # fmt: skip
+    return _indexed(columns, ["method", "batch"]).dropna(axis="columns", how="all").round(2)
+
+
+AGAIN, MODE = "restarted", "other mode"
+COMPARED = {"speculation": "with speculation", "restart": f"control: {AGAIN}", "mode": f"control: {MODE}"}
+
+
+def answers(table: pd.DataFrame) -> pd.DataFrame:
+    """Of `answers.shares`: identical answers by load (and domain), speculation beside both controls.
+
+    Of several arms with speculation, the one that parts most often is shown and named.
+    """
+    index = [name for name in ("load", "domain") if name in table]
+    rows = []
+    for key, group in table.groupby(index, sort=False):
+        cells = {COMPARED[name]: _least(part) for name, part in group.groupby("comparison", sort=False)}
+        head = {**dict(zip(index, key, strict=True)), "prompts": group["estimate"].iloc[0].n}
+        rows.append(head | dict.fromkeys(COMPARED.values(), "not measured") | cells)
+    return pd.DataFrame(rows, columns=[*index, "prompts", *COMPARED.values()]).set_index(index)
+
+
+def _least(group: pd.DataFrame) -> str:
+    row = min(group.itertuples(), key=lambda row: row.estimate.value)
+    differ = len({estimate.value for estimate in group["estimate"]}) > 1
+    value, low, high = map(percent, (row.estimate.value, row.estimate.low, row.estimate.high))
+    return f"{value} % [{low}, {high}]" + (f", {row.arm.split(' (')[0]}" if differ else "")
+
+
+def percent(share: float) -> str:
+    """`97.7`; 100 only where nothing is missing."""
+    return "100" if share == 1 else f"{min(100 * share, 99.9):.1f}"
+
+
+def same(checks: Iterable[LosslessRecord]) -> list[pd.DataFrame]:
+    """Of each precision's fullest check: answers that are the baseline's with speculation and in controls,
+    the largest margin (logits) where they part, and `p_value`.
+
+    No table without a check: `sentences.checked` says that there is none.
+    """
+    rows = [
+        {"precision": check.target.dtype, "arm": arm, "the same": f"{found.equal} of {found.n}",
+         "largest margin": _margin(parted), "p": p}
+        for check in fullest(checks)
+        for arm, found, parted, p in (
+            (check.speculation.label, check.equality, check.divergences, f"{check.p_value():.2g}"),
+            (f"control: {MODE}", check.control, check.control_divergences, ""),
+            (f"control: {AGAIN}", check.repeat, check.repeat_divergences, ""),
+        )
+        if found is not None
+    ]  # fmt: skip
+    return [pd.DataFrame(rows).set_index(["precision", "arm"])] if rows else []
+
+
+def right(checks: Iterable[LosslessRecord]) -> list[pd.DataFrame]:
+    """Of each precision's fullest check: the share of right answers in both arms, with Wilson's interval. No
+    table without a check, or without prompts that say what is right.
+    """
+    rows = [
+        {"precision": check.target.dtype, "domain": domain,
+         "without speculation": check.accuracy["baseline"][domain].format(),
+         "with speculation": check.accuracy["speculation"][domain].format()}
+        for check in fullest(checks)
+        for domain in check.accuracy["baseline"]
+    ]  # fmt: skip
+    return [pd.DataFrame(rows).set_index(["precision", "domain"])] if rows else []
+
+
+def _margin(found: Sequence[Divergence]) -> str:
+    """The largest, and of how many where not all were rated."""
+    rated = [abs(fork.margin_logits) for fork in found if fork.margin_logits is not None]
+    some = f" ({len(rated)} of {len(found)} rated)" if len(rated) < len(found) else ""
+    return (f"{max(rated):.3g}" if rated else "-") + some
+
+
+def _indexed(columns: dict[str, object], index: list[str]) -> pd.DataFrame:
+    return pd.DataFrame(columns).set_index(index)

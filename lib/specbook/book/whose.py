@@ -1,0 +1,49 @@
+"""Whose numbers a page shows: the line at its top that says machine, date, n, and what is missing."""
+
+from collections.abc import Sequence
+
+from specbook.measure import machine, provenance
+from specbook.plan import Plan, Source
+from specbook.records.run import RunRecord
+
+
+def whose(plan: Plan, runs: Sequence[RunRecord], source: Source) -> str:
+    """Markdown: where, when and how often the plan was measured, and each thing a reader must know of it."""
+    found, days = runs[0].hardware, sorted({run.started_at[:10] for run in runs})
+    restarts = len({run.point.restart for run in runs})
+    cores = "" if found.gpu_name else f", {found.logical_cores} cores"
+    how = "measured for this page" if source == "hardware" else "replayed from records"
+    head = (
+        f"**Whose numbers.** `{found.id}` ({found.gpu_name or found.cpu_model or found.kind}{cores}), "
+        f"{' to '.join(dict.fromkeys([days[0], days[-1]]))}; the `{plan.group}` plan of `{plan.hardware}`, "
+        f"{restarts} restart{'' if restarts == 1 else 's'} an arm, {how}."
+    )
+    return " ".join([head, *_warnings(plan, runs)])
+
+
+def _warnings(plan: Plan, runs: Sequence[RunRecord]) -> list[str]:
+    wanted, got = {point.key for point in plan.points()}, {run.key for run in runs}
+    disturbed = sum(run.disturbed for run in runs)
+    found = {
+        f"**Partial:** {len(got)} of the plan's {len(wanted)} points are measured.": len(got) < len(wanted),
+        f"**Another machine:** `{plan.hardware}` was asked for, and this is none; no record of one fits.":
+            not machine.load(plan.hardware).fits(runs[0].hardware),
+        "**One restart:** there is no interval, and no claim that needs one.":
+            len({run.point.restart for run in runs}) == 1,
+        f"**Disturbed:** other programs were busy while {disturbed} of {len(runs)} points were measured.":
+            disturbed > 0,
+        "**Older weights:** the models were trained again since; these numbers are of the models before.":
+            any(_weights_today(run) != run.provenance.weights_sha256 for run in _one_per_arm(runs)),
+    }  # fmt: skip
+    return [text for text, holds in found.items() if holds]
+
+
+def _one_per_arm(runs: Sequence[RunRecord]) -> list[RunRecord]:
+    return list({run.point.arm: run for run in runs}.values())
+
+
+def _weights_today(run: RunRecord) -> dict[str, str]:
+    """Of the models on disk; where a model is not there, or on a hub, nothing can have changed here."""
+    point, recorded = run.point, run.provenance.weights_sha256
+    today = provenance.weights_sha256(point.target, point.speculation)
+    return {role: recorded[role] if sha.startswith("hub:") else sha for role, sha in today.items()}

@@ -1,0 +1,48 @@
+"""How every command speaks: one console, and one clear message when something went wrong."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from specbook.errors import SpecbookError
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+for each in (out, err):
+    if each.width < 1:  # COLUMNS=0: rich would print nothing at all
+        each.width = 80
+
+
+@contextmanager
+def one_clear_message(interrupted: str = "interrupted.") -> Iterator[None]:
+    """A mistake the user can mend ends in one message and a non-zero exit; so does Ctrl-C."""
+    try:
+        yield
+    except SpecbookError as error:
+        complain("specbook:", str(error))
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        complain("specbook:", interrupted)
+        raise typer.Exit(130) from None
+
+
+def complain(label: str, message: str) -> None:
+    """A red label and a message on stderr."""
+    # Never as markup: messages quote lists, paths and logs, and rich would eat what stands in brackets.
+    err.print(Text.assemble((label, "bold red"), " ", message), soft_wrap=True)
+
+
+@contextmanager
+def busy(what: str) -> Iterator[None]:
+    """On a terminal, what is being done and for how long; nothing elsewhere, where nobody waits."""
+    if not err.is_terminal:
+        yield
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=err, transient=True) as bar:
+        bar.add_task(what, total=None)
+        yield

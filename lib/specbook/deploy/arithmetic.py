@@ -1,0 +1,72 @@
+"""Every number of the manifests, from cold start, drain and accelerators. Times: seconds."""
+
+import math
+
+EXIT_S = 10
+"""For a drained server to leave: worker processes, the HTTP server, the container."""
+LAG_MARGIN_S = 5
+SCALE_DOWN_FLOOR_S = 300
+SCALE_DOWN_LIMIT_S = 3600
+"""The most that autoscaling/v2 accepts as a stabilisation window."""
+COLD_STARTS = 2
+"""A slow day's start may take twice the usual."""
+FINISHED_FLOOR_PER_S = 0.2
+"""Completions granted to each server when the window holds hardly any."""
+TOLERANCE = 0.1
+"""The autoscaler leaves a ratio within 1 ± 0.1 alone (its default)."""
+
+
+def pre_stop_s(balancer_lag_s: float) -> int:
+    """How long an ending pod goes on serving before it is told to stop."""
+    return math.ceil(balancer_lag_s + LAG_MARGIN_S)
+
+
+def termination_grace_s(pre_stop_s: float, shutdown_timeout_s: float) -> int:
+    """From the decision to end a pod to its SIGKILL: preStop, then draining, then leaving."""
+    return math.ceil(pre_stop_s + shutdown_timeout_s + EXIT_S)
+
+
+def startup_allowance_s(cold_start_s: float) -> int:
+    """How long a pod may load before it counts as failed."""
+    return math.ceil(COLD_STARTS * cold_start_s)
+
+
+def scale_down_window_s(cold_start_s: float) -> int:
+    """The shortest safe stabilisation window for scale-in.
+
+    With a `Value` target the autoscaler multiplies a ratio by the pods that are ready. Those still loading
+    are missing from that product, so a wish made while they load must not be granted before they serve.
+    """
+    return max(SCALE_DOWN_FLOOR_S, math.ceil(COLD_STARTS * cold_start_s))
+
+
+def max_replicas(accelerators: int, per_pod: int, surge: int) -> int:
+    """Pods that fit, once a rollout's surge pods have their place; below 1 when the pool is too small."""
+    return accelerators // per_pod - surge
+
+
+def queue_wait_ms(waiting: float, finished_per_s: float, servers: int) -> float:
+    """Little's law, as the recording rule `specbook:queue_wait_ms` has it.
+
+    Args:
+        waiting: requests queued, over all servers.
+        finished_per_s: completions, over all servers.
+        servers: those that are scraped, >= 1: each is granted `FINISHED_FLOOR_PER_S`.
+    """
+    return 1000 * waiting / max(finished_per_s, FINISHED_FLOOR_PER_S * servers)
+
+
+def desired_replicas(value: float, target: float, ready: int) -> int:
+    """What one `Value` metric asks for, before minimum, maximum and behaviour.
+
+    Source: Kubernetes, "Horizontal Pod Autoscaling", algorithm details (read 2026-11).
+    """
+    ratio = value / target
+    return ready if abs(ratio - 1) <= TOLERANCE else math.ceil(ratio * ready)
+
+
+def reaction_bound_s(
+    scrape_s: float, window_s: float, rule_s: float, relist_s: float, sync_s: float, cold_start_s: float
+) -> float:
+    """The latest that capacity arrives after a step in load: each stage at its worst, one after the other."""
+    return scrape_s + window_s + rule_s + relist_s + sync_s + cold_start_s

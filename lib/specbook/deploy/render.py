@@ -1,0 +1,71 @@
+"""Overlay -> objects, by `kubectl kustomize`."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from specbook import paths
+from specbook.errors import ConfigError
+from specbook.mistakes import near
+
+Manifest = dict[str, Any]
+TIMEOUT_S = 60
+
+
+def overlays_dir() -> Path:
+    """The overlays, one folder each."""
+    return paths.root() / "deploy" / "overlays"
+
+
+def overlay(name: str) -> Path:
+    """The folder of an overlay: one of ours by name, or any folder with a kustomization.
+
+    Raises:
+        ConfigError: if there is neither.
+    """
+    known = sorted(path.name for path in overlays_dir().glob("*/") if (path / "kustomization.yaml").is_file())
+    folder = overlays_dir() / name if name in known else Path(name)
+    if not (folder / "kustomization.yaml").is_file():
+        raise ConfigError(f"no overlay {name!r}{near(name, known)}")
+    return folder
+
+
+def kubectl() -> str:
+    """The kubectl beside this Python, else the one on the path.
+
+    Raises:
+        ConfigError: if there is none.
+    """
+    beside = Path(sys.executable).with_name("kubectl")
+    found = str(beside) if beside.is_file() else shutil.which("kubectl")
+    if not found:
+        raise ConfigError("kubectl is missing: `make setup` installs it beside Python")
+    return found
+
+
+def render(folder: Path) -> list[Manifest]:
+    """The objects of a kustomization, in kustomize's order.
+
+    Raises:
+        ConfigError: if kustomize refuses it.
+    """
+    done = subprocess.run(
+        [kubectl(), "kustomize", str(folder)], capture_output=True, text=True, timeout=TIMEOUT_S
+    )
+    if done.returncode != 0:
+        said = done.stderr.strip().removeprefix("error: ")
+        old = "Component" in said or "components" in said
+        mend = ". Components need kubectl 1.21 or later: `make setup` installs one" if old else ""
+        raise ConfigError(f"kustomize refuses {folder}: {said}{mend}")
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+def title(manifest: Manifest) -> str:
+    """Kind, namespace and name: `Deployment specbook/specbook-server`."""
+    metadata = manifest.get("metadata", {})
+    where = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
+    return f"{manifest.get('kind', '?')} {where}{metadata.get('name', '?')}"

@@ -1,0 +1,115 @@
+"""What an engine must tell us: the one place that says what a folder beside this file has to bring."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from specbook.engine.check import Check
+from specbook.plan.schema import Point, Speculation, Target
+from specbook.records.run import ServerCounters, SpecDecodeCounters
+
+OPEN_PATHS = "SPECBOOK_OPEN_PATHS"
+"""Variable of a server with a key: the paths that need none, separated by spaces."""
+Device = Literal["cpu", "accelerator"]
+
+
+@dataclass(frozen=True)
+class Build:
+    """Which engine is installed."""
+
+    distribution: str
+    """The package it comes in."""
+    version: str
+    device: Device
+    """What it was built to compute on."""
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What a server has counted since its start."""
+
+    server: ServerCounters
+    spec_decode: SpecDecodeCounters | None
+    """None on a server that does not draft."""
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """What changes whenever the engine takes a step, and how long a prompt takes it."""
+
+    figures: tuple[str, ...]
+    """The engine's own figures: two readings that are equal saw no step between them."""
+    requests: float
+    """Running or waiting, at the last step."""
+    mean_prefill_s: float
+    """Over all requests so far; 0 before the first."""
+
+
+class LoadTool(Protocol):
+    """A load generator that speaks OpenAI's chat API, run as a process of its own. See `measure.loadgen`."""
+
+    worker: Path
+    """Script of the process: `python -P WORKER LOG`, jobs in and answers out as JSON lines."""
+    environment: Mapping[str, str]
+    reads_counters_of: str
+    """Name of the engine whose draft counters its result holds too."""
+
+    def arguments(self, point: Point, url: str, dataset: Path, num_requests: int, result: Path) -> list[str]:
+        """The job of one window: `num_requests` lines of `dataset` against the server at `url`."""
+
+    def last_words(self, log: Path) -> str:
+        """The error that the worker's log ends with."""
+
+
+class Engine(Protocol):
+    """An inference engine with an OpenAI-compatible server. A folder beside this file registers one."""
+
+    name: str
+    """The word in a plan's `target.engine`."""
+    title: str
+    """The word for people."""
+    packages: tuple[str, ...]
+    """Distributions whose versions a record keeps."""
+    key_variable: str
+    """Environment variable in which the server takes its API key."""
+    lock_arguments: tuple[str, ...]
+    """Arguments with which a server that has a key demands it on every path but those in OPEN_PATHS."""
+    health_path: str
+    """Answered with status 200 once the server is ready."""
+    counters_path: str
+    """Where the server publishes what it has counted."""
+    load_tool: LoadTool | None
+    """The load generator that comes with it, if one does."""
+
+    def build(self) -> Build:
+        """What is installed.
+
+        Raises:
+            EngineError: if nothing is, with the command that installs it.
+        """
+
+    def refusal(self, target: Target, speculation: Speculation | None) -> str | None:
+        """What of this it cannot do, and what to do instead; None when it can."""
+
+    def command(self, target: Target, speculation: Speculation | None, port: int) -> list[str]:
+        """The server's command line, on 127.0.0.1. Never with an API key: other users could read it there."""
+
+    def environment(self, target: Target, speculation: Speculation | None) -> dict[str, str]:
+        """Variables that the server gets beside the caller's, and those of the caller that matter to it."""
+
+    def counters(self, text: str) -> Counters:
+        """What `counters_path` answered, in our words.
+
+        Raises:
+            EngineError: if something is missing that every release we know has.
+        """
+
+    def pulse(self, text: str) -> Pulse:
+        """The pulse in what `counters_path` answered; cheap, since it is taken while others are measured."""
+
+    def last_words(self, log: Path) -> str:
+        """The error that a server's log ends with, failing that its last lines."""
+
+    def checks(self) -> Iterable[Check]:
+        """What this machine must have for it, for `specbook doctor`."""

@@ -1,0 +1,34 @@
+"""Is a model on the hub? Asked before an engine is started, which would be a minute in finding out."""
+
+from specbook.errors import ConfigError
+
+TIMEOUT_S = 10
+
+
+def check(model: str, revision: str | None) -> None:
+    """A hub id is in the hub's cache on this machine, or the hub knows it.
+
+    Raises:
+        ConfigError: if neither is so, or the hub does not answer.
+    """
+    from huggingface_hub import HfApi, try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
+
+    named = f"{model}@{revision}" if revision else model
+    try:
+        if isinstance(try_to_load_from_cache(model, "config.json", revision=revision), str):
+            return
+        HfApi().model_info(model, revision=revision, timeout=TIMEOUT_S)
+    except RevisionNotFoundError as error:
+        raise ConfigError(
+            f"the hub has no revision {revision!r} of {model}: mend `revision`, the commit of its repository"
+        ) from error
+    except (HFValidationError, RepositoryNotFoundError) as error:
+        raise ConfigError(
+            f"{named} is no folder here, and no model of the hub that you may read: mend `model`"
+        ) from error
+    except Exception as error:  # of whichever HTTP library the hub's client is built on
+        raise ConfigError(
+            f"{named} is no folder here and not in the hub's cache, and the hub does not answer "
+            f"({type(error).__name__}): mend `model`, or download it first"
+        ) from error

@@ -1,0 +1,135 @@
+"""What would make an engine fail after half a minute, found in a millisecond before it is started."""
+
+import json
+import os.path
+import socket
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from specbook import paths
+from specbook.engine import hub
+from specbook.errors import ConfigError, EngineError
+from specbook.methods import Checkpoint
+from specbook.plan.schema import Speculation, Target, resolve_model
+
+
+def models(target: Target, speculation: Speculation | None) -> list[str]:
+    """What a server loads: folders or hub ids."""
+    return [target.model, *([speculation.model] if speculation and speculation.model else [])]
+
+
+def local_folder(model: str) -> Path | None:
+    """The model's folder; None for a hub id.
+
+    Raises:
+        ConfigError: if `model` can only be a folder, and it is missing.
+    """
+    folder = Path(resolve_model(model))
+    if os.path.isdir(folder):  # False, and no error, for a name too long to be one
+        return folder
+    if model.startswith(("/", ".", "~")) or (
+        (paths.root() / model).parent != paths.root() and os.path.isdir((paths.root() / model).parent)
+    ):
+        raise ConfigError(f"model folder {model} does not exist: run `specbook train`, or mend `model`")
+    return None
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The model's config.json."""
+    return _mapping(folder / "config.json")
+
+
+def _mapping(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror}): the folder holds no model") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not JSON ({error}): copy or train the model again") from error
+    if not isinstance(found, dict):
+        raise ConfigError(
+            f"{path} holds {type(found).__name__}, want a mapping: copy or train the model again"
+        )
+    return found
+
+
+def _indexed(index: Path) -> set[str]:
+    """The files that an index names."""
+    try:
+        return set(_mapping(index)["weight_map"].values())
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{index} has no weight_map of names: copy or train the model again") from error
+
+
+def check_weights(folder: Path) -> None:
+    """Every safetensors file is complete, and none that the index names is missing."""
+    files = sorted(folder.glob("*.safetensors"))
+    index = folder / "model.safetensors.index.json"
+    named = _indexed(index) if index.is_file() else set()
+    if missing := sorted(named - {f.name for f in files}) or ([] if files else ["model.safetensors"]):
+        raise ConfigError(f"{folder} lacks {missing[0]}: copy or train the model again")
+    for path in files:
+        if not path.is_file():
+            raise ConfigError(f"{path} is a folder, or a link to nothing: copy or train the model again")
+        try:
+            with safe_open(path, framework="numpy"):  # the header is read, and held against the file's length
+                pass
+        except (SafetensorError, OSError) as error:
+            said = str(error).removeprefix("Error while deserializing header: ")
+            raise ConfigError(
+                f"{path} is half-written or no safetensors file ({said}): copy or train it again"
+            ) from error
+
+
+def check_model(model: str, revision: str | None) -> Path | None:
+    """A local model's folder, found complete; None for a hub id that the hub or its cache knows."""
+    folder = local_folder(model)
+    if folder is None:
+        hub.check(model, revision)
+        return None
+    read_config(folder)
+    check_weights(folder)
+    return folder
+
+
+def check(target: Target, speculation: Speculation | None) -> None:
+    """All checks of one server's models.
+
+    Raises:
+        ConfigError: naming the value that is wrong and how to mend it.
+    """
+    folder = check_model(target.model, target.revision)
+    if speculation is None:
+        return
+    speculation.drafting.check_installed()
+    k, limit = speculation.num_speculative_tokens, target.max_model_len - 1
+    if k > limit:
+        raise ConfigError(f"num_speculative_tokens {k} exceeds {limit}, the most that max_model_len allows")
+    draft = check_model(speculation.model, speculation.revision) if speculation.model else None
+    if folder is not None and draft is not None:
+        speculation.drafting.check_draft(_checkpoint(folder), _checkpoint(draft))
+
+
+def _checkpoint(folder: Path) -> Checkpoint:
+    return Checkpoint(folder.name, read_config(folder))
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def check_port(port: int) -> None:
+    """Raise EngineError if something listens on `port`."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise EngineError(
+                f"port {port} of 127.0.0.1 is taken: stop its server, or give another port"
+            ) from error

@@ -1,0 +1,9 @@
+"""vLLM: its command line, its counters, its log, its load generator. Nothing outside knows its words.
+
+In: a target and how to speculate. Out: what `engine.base` asks of an engine, in our words.
+"""
+
+from specbook.engine.registry import register
+from specbook.engine.vllm.engine import Vllm
+
+register(Vllm())

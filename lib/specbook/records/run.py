@@ -1,0 +1,163 @@
+"""The record of one measured point: its schema."""
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from specbook.plan.schema import KEY_VERSION, Frozen, Point, digest
+from specbook.records.origin import Hardware, Provenance
+
+DISTURBED = 0.1
+"""Share of the machine's cores that other programs may take before a point is marked."""
+Kind = Literal["measured", "simulated"]
+"""Of a record. What is computed, published or replayed has a kind on its page, and no record."""
+
+
+REQUEST_COLUMNS = (
+    "prompt_id", "start_s", "ttft_s", "itl_s", "e2e_s", "input_tokens", "output_tokens", "text", "error",
+)  # fmt: skip
+
+
+class SpecDecodeCounters(Frozen):
+    """vLLM's own counters over the measured window; every acceptance figure is derived from these."""
+
+    num_drafts: int = Field(ge=0)
+    """Verification steps that had a draft."""
+    num_draft_tokens: int = Field(ge=0)
+    num_accepted_tokens: int = Field(ge=0)
+    num_accepted_tokens_per_pos: tuple[int, ...]
+    """Index i: drafts whose positions 0..i were all accepted (joint)."""
+
+
+class ServerCounters(Frozen):
+    """Deltas of the server's own `/metrics` over the measured window."""
+
+    prompt_tokens: int = Field(ge=0)
+    generation_tokens: int = Field(ge=0)
+    requests_finished: int = Field(ge=0)
+    prefix_cache_hits: int = Field(ge=0)
+    """Prompt tokens served from the prefix cache; 0 when it is off."""
+    preemptions: int = Field(ge=0)
+    queue_time_s: float = Field(ge=0)
+    """Sum over finished requests of the time before first scheduling."""
+
+
+class Utilisation(Frozen):
+    """Sampled about twice a second over the measured window."""
+
+    samples: int = Field(ge=0)
+    engine_cpu_cores: float | None
+    """Mean cores busy in the server's processes."""
+    client_cpu_cores: float | None
+    """Mean cores busy in the load generator's process."""
+    foreign_cpu_cores: float | None = None
+    """Mean cores busy with anything else, the machine's host included; None where it was not sampled."""
+    engine_rss_bytes: int | None
+    """Peak resident memory of the server's processes."""
+    gpu_utilisation: float | None
+    """Mean share of time that a kernel ran, 0 to 1; None without a GPU."""
+    gpu_memory_bytes: int | None
+
+
+class Throughput(Frozen):
+    """The load generator's own figures for the whole window."""
+
+    duration_s: float = Field(gt=0)
+    completed: int = Field(ge=0)
+    failed: int = Field(ge=0)
+    output_tokens: int = Field(ge=0)
+    output_tokens_per_s: float = Field(ge=0)
+
+
+class Measurement(Frozen):
+    """What one point gave. Present exactly when the record's status is `ok`."""
+
+    throughput: Throughput
+    server: ServerCounters
+    spec_decode: SpecDecodeCounters | None
+    """None when nothing was drafted (the baseline)."""
+    utilisation: Utilisation
+    late_first_chunks: int | None = Field(default=None, ge=0)
+    """Warning: requests whose stream stood still at first (`records.late`); None where nobody looked."""
+    requests_file: str
+    """Parquet beside the record until both are packed: a row per request, as `records.REQUEST_COLUMNS`."""
+    requests_sha256: str
+    """Of that file; a pack has a digest of its own."""
+
+
+class Round(Frozen):
+    """Arms of one round were measured together, in turns: only their ratios are pairs."""
+
+    id: str
+    position: int | None = Field(default=None, ge=0)
+    """Place among the arms of the same load and prompts, from 0; None for records from before rounds."""
+    seed: int | None = None
+    """Of the order: see `plan.order`."""
+
+
+class RunRecord(Frozen):
+    """One measured point, with all that is needed to believe it and to run it again."""
+
+    record_type: Literal["run"] = "run"
+    """Tells the kinds of record under results/ apart: see `store.AnyRecord`."""
+    schema_version: Literal[2] = 2
+    run_id: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
+    key: str = Field(pattern=rf"^{KEY_VERSION}-[0-9a-f]{{16}}$")
+    """`Point.key`: the digest of what was set."""
+    kind: Kind
+    status: Literal["ok", "failed"]
+    reason: str | None
+    """Why the point failed; None when it did not."""
+    started_at: str
+    """UTC, ISO 8601."""
+    point: Point
+    round: Round
+    hardware: Hardware
+    provenance: Provenance
+    measurement: Measurement | None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_version_1(cls, raw: Any) -> Any:
+        """Records of version 1 had no rounds, and a key over every field, defaults included."""
+        if not isinstance(raw, dict) or raw.get("schema_version") != 1:
+            return raw
+        written = raw.get("point")
+        if not isinstance(written, dict):
+            return raw
+        if digest({k: v for k, v in written.items() if k != "chapter"}, 16) != raw.get("key"):
+            raise ValueError(f"key {raw.get('key')} is not the digest of its point")
+        point = Point.model_validate(written)
+        together = Round(id=f"restart-{point.restart}")
+        return raw | {"schema_version": 2, "key": point.key, "point": point, "round": together}
+
+    @model_validator(mode="after")
+    def _status_says_what_exists(self) -> "RunRecord":
+        if (self.status == "ok") != (self.measurement is not None):
+            raise ValueError(f"status {self.status!r} contradicts measurement={self.measurement is not None}")
+        if (self.status == "failed") != (self.reason is not None):
+            raise ValueError("a failed record, and only a failed one, has a reason")
+        if self.key != self.point.key:
+            raise ValueError(f"key {self.key} is not the digest of its point, {self.point.key}")
+        return self
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether other programs took more than a tenth of the machine's cores while this was measured."""
+        foreign = self.measurement.utilisation.foreign_cpu_cores if self.measurement else None
+        return foreign is not None and foreign > DISTURBED * self.hardware.logical_cores
+
+    def named(self, target: str) -> "RunRecord":
+        """The same record, its target called by another display name."""
+        renamed = self.point.target.model_copy(update={"name": target})
+        return self.model_copy(update={"point": self.point.model_copy(update={"target": renamed})})
+
+    @property
+    def title(self) -> str:
+        """What was measured, for people."""
+        return f"{self.point.arm}, {self.point.load.label}"
+
+    @property
+    def chapter(self) -> str:
+        """The folder under `results/<hardware-id>/`."""
+        return self.point.chapter

@@ -1,0 +1,54 @@
+"""The one rule for which record counts, where a point was measured more than once."""
+
+from collections.abc import Iterable, Sequence
+
+from specbook.records.identity import engine
+from specbook.records.run import RunRecord
+
+
+def current(runs: Iterable[RunRecord]) -> list[RunRecord]:
+    """The good records that count, in the order given. Asked again of its own answer, it gives the same.
+
+    1. Of each model the newest weights, of each prompt file the newest prompts, of each machine the newest
+       engine: what was trained, edited or upgraded since is another thing.
+    2. Of an arm with speculation the newest record, one whose round has a baseline before one without.
+    3. Of a baseline the newest record of each round that arms were taken from, since ratios pair within a
+       round; where no arm was, the newest.
+    """
+    given = list(runs)
+    good = _of_one_world(sorted((r for r in given if r.status == "ok"), key=lambda r: r.started_at))
+    baselines = [run for run in good if run.point.speculation is None]
+    paired = {_turn(run) for run in baselines}
+    arms = [run for run in good if run.point.speculation is not None]
+    arms = list({_name(run): run for run in sorted(arms, key=lambda r: _turn(r) in paired)}.values())
+    wanted = {_turn(run) for run in arms}
+    kept = {(_name(run), _turn(run)): run for run in baselines if _turn(run) in wanted}
+    held = {name for name, _ in kept}
+    alone = {_name(run): run for run in baselines if _name(run) not in held}
+    counts = {id(run) for run in (*arms, *kept.values(), *alone.values())}
+    return [run for run in given if id(run) in counts]
+
+
+def _name(run: RunRecord) -> tuple[str, ...]:
+    return run.hardware.id, run.kind, run.key
+
+
+def _turn(run: RunRecord) -> tuple[str | int, ...]:
+    """What an arm and its baseline share: machine, cell, restart and round."""
+    return run.hardware.id, run.kind, run.point.cell_key, run.point.restart, run.round.id
+
+
+def _of_one_world(oldest_first: Sequence[RunRecord]) -> list[RunRecord]:
+    newest: dict[tuple[str, ...], str] = {}
+    for run in oldest_first:
+        newest |= _facts(run)
+    return [run for run in oldest_first if _facts(run).items() <= newest.items()]
+
+
+def _facts(run: RunRecord) -> dict[tuple[str, ...], str]:
+    """What may change under a point's feet: the weights, the prompts, the engine."""
+    origin, drafted = run.provenance, run.point.speculation
+    models = {"target": run.point.target.model, "draft": drafted.model if drafted else None}
+    weights = {(role, str(models[role])): sha for role, sha in origin.weights_sha256.items()}
+    prompts = {("prompts", run.point.traffic.prompts or run.point.traffic.domain): origin.prompts_sha256}
+    return weights | prompts | {("engine", run.hardware.id): engine(origin)}

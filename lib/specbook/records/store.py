@@ -1,0 +1,188 @@
+"""Records on disk. A new one has a file of its own, later it lies in a pack with others (see `packing`).
+
+A kill between packing and removing leaves it in both places: a reader sees each run id once.
+"""
+
+import hashlib
+import io
+import os
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+from pydantic import Field, TypeAdapter, ValidationError
+
+from specbook import paths
+from specbook.errors import RecordError
+from specbook.records import packfile
+from specbook.records.disk import write_atomically
+from specbook.records.experiment import ExperimentRecord
+from specbook.records.lossless import LosslessRecord, MarginsRecord, with_margins
+from specbook.records.rows import ALONE
+from specbook.records.run import REQUEST_COLUMNS, RunRecord
+
+AnyRecord = RunRecord | LosslessRecord | MarginsRecord | ExperimentRecord
+_RECORD: TypeAdapter[AnyRecord] = TypeAdapter(Annotated[AnyRecord, Field(discriminator="record_type")])
+
+
+def folder(hardware_id: str, chapter: str) -> Path:
+    """Where a chapter's records for one machine lie."""
+    return paths.results_dir() / hardware_id / chapter
+
+
+def write_requests(path: Path, rows: pd.DataFrame) -> str:
+    """Write per-request rows (columns REQUEST_COLUMNS) as Parquet; returns the file's SHA-256."""
+    if tuple(rows.columns) != REQUEST_COLUMNS:
+        raise RecordError(f"per-request columns are {list(rows.columns)}, want {list(REQUEST_COLUMNS)}")
+    data = rows.to_parquet(index=False, compression="zstd")
+    write_atomically(path, data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def append(record: AnyRecord) -> Path:
+    """Put a record on disk; an existing one is never overwritten.
+
+    Raises:
+        RecordError: if the disk is full, the folder is not writable, or the run id exists.
+    """
+    path = folder(record.hardware.id, record.chapter) / f"{record.run_id}.json"
+    holder = path if path.exists() else _packed_in(path.parent, record.run_id)
+    if holder:
+        raise RecordError(f"{holder} exists and has {record.run_id}: records are append-only")
+    write_atomically(path, (record.model_dump_json(indent=1) + "\n").encode())
+    return path
+
+
+def check_writable(hardware_id: str) -> None:
+    """Raise RecordError now if records of this machine could not be written later."""
+    probe = paths.results_dir() / hardware_id / f".probe-{os.getpid()}"
+    write_atomically(probe, b"")
+    probe.unlink()
+
+
+def _packed_in(where: Path, run_id: str) -> Path | None:
+    return next((held.path for held in packfile.packs(where) if run_id in held.documents), None)
+
+
+def read(path: Path) -> AnyRecord:
+    """Read and check one record's own file.
+
+    Raises:
+        RecordError: if it cannot be read, is not JSON, or not a record of this schema.
+    """
+    try:
+        return _RECORD.validate_json(path.read_bytes())
+    except OSError as error:
+        raise RecordError(f"{path} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        raise _no_record(str(path), error) from error
+
+
+def packed(path: Path) -> tuple[AnyRecord, ...]:
+    """The records of one pack.
+
+    Raises:
+        RecordError: if the pack was changed, or one is not a record of this schema.
+    """
+    return _packed(packfile.read(path))
+
+
+@lru_cache(maxsize=64)
+def _packed(found: packfile.Pack) -> tuple[AnyRecord, ...]:
+    made = []
+    for run_id, document in found.documents.items():
+        try:
+            made.append(_RECORD.validate_python(document))
+        except ValidationError as error:
+            raise _no_record(f"{run_id} in {found.path}", error) from error
+    return tuple(made)
+
+
+def _no_record(name: str, error: ValidationError) -> RecordError:
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"]) or "file"
+    return RecordError(
+        f"{name} is not a record: {where}: {first['msg']}. Move it out of results/, or restore it."
+    )
+
+
+def load(hardware_id: str | None = None, chapters: Iterable[str] | None = None) -> list[RunRecord]:
+    """Every run of one machine (default: all machines) and of some chapters (default: all), oldest first."""
+    runs = (r for r in everything(hardware_id, chapters) if isinstance(r, RunRecord))
+    return sorted(runs, key=lambda record: record.started_at)
+
+
+def load_lossless(hardware_id: str | None = None) -> list[LosslessRecord]:
+    """Every lossless check of one machine (default: all machines) with its margins, oldest first."""
+    found = everything(hardware_id, ["lossless"])
+    checks = sorted((r for r in found if isinstance(r, LosslessRecord)), key=lambda record: record.started_at)
+    return with_margins(checks, (r for r in found if isinstance(r, MarginsRecord)))
+
+
+def everything(hardware_id: str | None = None, chapters: Iterable[str] | None = None) -> list[AnyRecord]:
+    """Every record of any kind, by run id; see `load`."""
+    wanted = set(chapters) if chapters is not None else None
+    found: dict[str, AnyRecord] = {}
+    for where in folders(hardware_id):
+        if wanted is None or where.name in wanted:
+            found |= {record.run_id: record for record in _singles(where)}
+            found |= {record.run_id: record for path in packfile.files(where) for record in packed(path)}
+    return [found[run_id] for run_id in sorted(found)]
+
+
+def _singles(where: Path) -> Iterator[AnyRecord]:
+    for path in sorted(where.glob("*.json")):
+        try:
+            yield read(path)
+        except RecordError:
+            if path.exists():
+                raise
+            # Packed since the folder was listed; packs are read after this.
+
+
+def folders(hardware_id: str | None = None) -> list[Path]:
+    """The chapters' folders of one machine (default: all machines), by name.
+
+    Raises:
+        RecordError: if what should hold them is no folder.
+    """
+    top = paths.results_dir()
+    if os.path.lexists(top) and not top.is_dir():
+        raise RecordError(f"{top} is no folder: move it away, or set SPECBOOK_RESULTS to one")
+    return sorted(path for path in top.glob(f"{hardware_id or '*'}/*/") if path.is_dir())
+
+
+def requests(record: RunRecord) -> pd.DataFrame:
+    """The record's per-request rows.
+
+    Raises:
+        RecordError: if the record failed, or its rows are missing or were changed.
+    """
+    if record.measurement is None:
+        raise RecordError(f"{record.run_id} failed ({record.reason}): it has no requests")
+    path = folder(record.hardware.id, record.chapter) / record.measurement.requests_file
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        for held in packfile.packs(path.parent):
+            if record.run_id in held.documents:
+                return held.requests(record.run_id)
+        why = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
+        raise RecordError(f"{path} {why}: restore it from git, or measure the point again") from error
+    if hashlib.sha256(data).hexdigest() != record.measurement.requests_sha256:
+        raise RecordError(f"{path} was changed after it was recorded: restore it from git")
+    try:
+        return _parse(data).copy(deep=False)
+    except (ValueError, OSError) as error:  # pyarrow's errors are one or the other
+        raise RecordError(f"{path} is no Parquet file ({error}): restore it from git") from error
+
+
+@lru_cache(maxsize=2048)
+def _parse(data: bytes) -> pd.DataFrame:
+    # A chapter asks for the same rows a dozen times, and reading Parquet is most of what it does.
+    rows = pd.read_parquet(io.BytesIO(data), **ALONE)
+    if tuple(rows.columns) != REQUEST_COLUMNS:
+        raise ValueError(f"columns are {list(rows.columns)}, want {list(REQUEST_COLUMNS)}")
+    return rows

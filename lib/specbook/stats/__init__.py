@@ -1,0 +1,6 @@
+"""Arithmetic alone, no engine and no files. In: numbers. Out: values with their intervals, and theory."""
+
+from specbook.stats.estimate import Estimate
+from specbook.stats.shares import finite, wilson
+
+__all__ = ["Estimate", "finite", "wilson"]

@@ -1,0 +1,149 @@
+"""Does speculation change the answers? Token equality against a baseline-vs-baseline control, and accuracy.
+
+Greedy speculation is exact in exact arithmetic. In bfloat16 a batch of K + 1 positions rounds differently
+from one position, and where two tokens are nearly tied the answer forks; so does the baseline when only its
+execution mode changes. Three findings together show losslessness: speculation forks no more often than that
+control, it forks where the two tokens' logits are nearly equal, and the answers are right as often.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
+
+from numpy.typing import ArrayLike
+from pydantic import Field
+from scipy import stats
+
+from specbook.plan.schema import Frozen
+from specbook.stats.estimate import Estimate
+from specbook.stats.shares import finite, wilson
+
+
+class Equality(Frozen):
+    """How many answers of two arms are the same, and where the others first differ."""
+
+    n: int
+    equal: int
+    first_divergence_index: tuple[int | None, ...]
+    """Per prompt, in tokens (or characters, when texts were compared); None where the answers are equal."""
+
+    @property
+    def diverged(self) -> tuple[bool, ...]:
+        """Per prompt, whether the answers differ."""
+        return tuple(index is not None for index in self.first_divergence_index)
+
+
+class Divergence(Frozen):
+    """Where one prompt's two answers part."""
+
+    prompt_id: str
+    index: int = Field(ge=0)
+    """Tokens that both answers share before it."""
+    token_a: int | None
+    """None where answer a had already ended."""
+    token_b: int | None
+    margin_logits: float | None = None
+    """How much higher the target itself rates a's token than b's after the shared prefix; near 0: a tie,
+    settled by rounding. None where an answer had ended, or it was not asked. The serving engine rates them,
+    in its own precision (in checks without a `MarginsRecord`: transformers, in float32).
+    """
+
+
+def first_divergence(a: Sequence[Any], b: Sequence[Any]) -> int | None:
+    """Index of the first difference of two token lists or texts; the shorter length if one is a prefix."""
+    end = object()
+    pairs = zip_longest(a, b, fillvalue=end)
+    return next((i for i, (left, right) in enumerate(pairs) if left != right), None)
+
+
+def compare(a: Sequence[Sequence[Any]], b: Sequence[Sequence[Any]]) -> Equality:
+    """Two arms' answers to the same prompts in the same order, as token ids (or texts).
+
+    Raises:
+        ValueError: if the arms answered a different number of prompts, or none.
+    """
+    if len(a) != len(b) or not a:
+        raise ValueError(f"need the same prompts in both arms, got {len(a)} and {len(b)} answers")
+    found = tuple(first_divergence(left, right) for left, right in zip(a, b, strict=True))
+    return Equality(n=len(found), equal=found.count(None), first_divergence_index=found)
+
+
+def share_over_prompts(shares: ArrayLike) -> Estimate:
+    """Mean of each prompt's share of equal answers, with Wilson's interval at n = prompts.
+
+    A prompt that is asked again says little new where decoding is greedy: the interval holds if it says
+    nothing new at all, and is wider than it need be where it does.
+
+    Args:
+        shares: one per prompt, in [0, 1].
+
+    Raises:
+        ValueError: if there is none, or one lies outside [0, 1].
+    """
+    each = finite(shares, "shares")
+    if each.min() < 0 or each.max() > 1:
+        raise ValueError(f"shares must lie in [0, 1], got {each.min():g} to {each.max():g}")
+    n, share, z = len(each), float(each.mean()), float(stats.norm.ppf(0.975))
+    centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    low, high = round(centre - half, 12), round(centre + half, 12)  # rounding errors end at 0 and 1
+    return Estimate(value=share, low=low, high=high, n=n, unit_of_n="prompts", method="wilson")
+
+
+def divergences(
+    prompt_ids: Sequence[str], a: Sequence[Sequence[int]], b: Sequence[Sequence[int]]
+) -> list[Divergence]:
+    """Where the answers part, one per prompt whose token ids differ; margins come with a `MarginsRecord`.
+
+    Raises:
+        ValueError: if the three differ in length.
+    """
+    indices = compare(a, b).first_divergence_index
+
+    def token(ids: Sequence[int], index: int) -> int | None:
+        return ids[index] if index < len(ids) else None
+
+    return [
+        Divergence(prompt_id=name, index=index, token_a=token(left, index), token_b=token(right, index))
+        for name, index, left, right in zip(prompt_ids, indices, a, b, strict=True)
+        if index is not None
+    ]
+
+
+def excess_p_value(speculation: Sequence[bool], control: Sequence[bool]) -> float:
+    """Chance that speculation parts at least this much more often, if both did so equally often.
+
+    McNemar's exact test, one-sided. A large value is no proof of equality: read it beside n and the margins.
+
+    Args:
+        speculation: per prompt, whether its answer differs from the baseline's.
+        control: the same for the baseline in another execution mode, prompts in the same order.
+
+    Raises:
+        ValueError: if there are no prompts, or not the same number in both.
+    """
+    if not speculation or len(speculation) != len(control):
+        raise ValueError(f"need the same prompts in both, got {len(speculation)} and {len(control)}")
+    only_speculation = sum(s and not c for s, c in zip(speculation, control, strict=True))
+    only_control = sum(c and not s for s, c in zip(speculation, control, strict=True))
+    discordant = only_speculation + only_control
+    if not discordant:
+        return 1.0
+    return float(stats.binomtest(only_speculation, discordant, 0.5, alternative="greater").pvalue)
+
+
+def accuracy(
+    rows: Sequence[Mapping[str, Any]],
+    texts: Sequence[str],
+    checker: Callable[[Mapping[str, Any], str], bool],
+) -> dict[str, Estimate]:
+    """Share of acceptable answers per domain (`row["domain"]`), with Wilson's interval.
+
+    Raises:
+        ValueError: if rows and texts differ in length.
+    """
+    verdicts: dict[str, list[bool]] = {}
+    for row, text in zip(rows, texts, strict=True):
+        verdicts.setdefault(row["domain"], []).append(checker(row, text))
+    return {domain: wilson(sum(passed), len(passed)) for domain, passed in verdicts.items()}

@@ -1,0 +1,92 @@
+"""The least a decode step can cost: bytes and FLOPs from the model's shape, time from the machine's peaks.
+
+Counts matrix products and attention; activations, norms and sampling are left out, so the times are lower
+bounds and what a measured step takes beyond them is overhead.
+
+Source: Williams et al. 2009 (doi:10.1145/1498765.1498785).
+"""
+
+from typing import Literal
+
+from specbook.plan.schema import Frozen
+from specbook.stats.shape import ModelShape
+
+
+class StepCost(Frozen):
+    """The least that one decode (or verification) step costs on a machine."""
+
+    bytes_read: float
+    """Weights once, and every sequence's keys and values."""
+    flops: float
+    memory_s: float | None
+    """bytes_read / peak bandwidth; None where the peak is unknown."""
+    compute_s: float | None
+
+    @property
+    def least_s(self) -> float | None:
+        """The longer of the two times; None unless both are known."""
+        if self.memory_s is None or self.compute_s is None:
+            return None
+        return max(self.memory_s, self.compute_s)
+
+    @property
+    def bound(self) -> Literal["memory", "compute"] | None:
+        """What limits the step; None unless both times are known."""
+        if self.memory_s is None or self.compute_s is None:
+            return None
+        return "memory" if self.memory_s >= self.compute_s else "compute"
+
+    def overhead_s(self, measured_s: float) -> float | None:
+        """What a measured step took beyond the roofline; None where the roofline is unknown."""
+        return None if self.least_s is None else measured_s - self.least_s
+
+
+def decode_step(
+    shape: ModelShape,
+    batch: int,
+    context: int,
+    dtype_bytes: float,
+    peak_bytes_per_s: float | None,
+    peak_flops_per_s: float | None,
+    tokens_per_sequence: int = 1,
+    layer_bytes: float | None = None,
+    devices: int = 1,
+) -> StepCost:
+    """Roofline of one step of the target.
+
+    Args:
+        shape: the model.
+        batch: concurrent sequences, >= 1.
+        context: tokens already in each sequence, >= 0.
+        dtype_bytes: bytes per weight, and per cached key or value.
+        peak_bytes_per_s: peak memory bandwidth; None if unknown, never a guess.
+        peak_flops_per_s: peak at this precision; None if unknown.
+        tokens_per_sequence: 1 to decode, K + 1 to verify K draft tokens.
+        layer_bytes: bytes per weight in the layers where they are quantised; None for `dtype_bytes`.
+        devices: that share the model (tensor parallelism); the peaks are each one's. What they tell each
+            other is left out, and with fewer key-value heads than devices each head is read more than once.
+
+    Raises:
+        ValueError: if a size is out of range, or a peak is not positive.
+    """
+    if batch < 1 or context < 0 or dtype_bytes <= 0 or tokens_per_sequence < 1 or devices < 1:
+        raise ValueError(
+            f"impossible step: {batch=}, {context=}, {dtype_bytes=}, {tokens_per_sequence=}, {devices=}"
+        )
+    if any(peak is not None and peak <= 0 for peak in (peak_bytes_per_s, peak_flops_per_s)):
+        raise ValueError(
+            f"a peak is positive, or None if unknown; got {peak_bytes_per_s=}, {peak_flops_per_s=}"
+        )
+    tokens = batch * tokens_per_sequence
+    copies = max(1.0, devices / shape.num_kv_heads)
+    cache = batch * shape.kv_bytes(context, dtype_bytes) * copies
+    bytes_read = shape.weight_bytes(dtype_bytes, tokens, layer_bytes) + cache
+    # Attention: 2 FLOPs a weight for the scores, 2 for the weighted sum of the values.
+    attention = 4 * shape.num_layers * shape.num_heads * shape.head_dim * context
+    flops = tokens * (2.0 * shape.num_active_parameters + attention)
+    return StepCost(
+        bytes_read=bytes_read,
+        flops=flops,
+        memory_s=None if peak_bytes_per_s is None else bytes_read / peak_bytes_per_s / devices,
+        compute_s=None if peak_flops_per_s is None else flops / peak_flops_per_s / devices,
+    )

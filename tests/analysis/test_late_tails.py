@@ -1,0 +1,80 @@
+"""What late first chunks do to a tail, and what is said of them."""
+
+import pandas as pd
+import pytest
+
+import factories
+from specbook.analysis import late, latency, summaries, tail
+from specbook.book.remarks import speculation as remarks
+from specbook.book.remarks import streams
+from specbook.stats import percentiles
+
+N = 500
+"""Distinct prompts: enough for a p99."""
+
+
+@pytest.fixture(autouse=True)
+def results(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
+    monkeypatch.setattr(percentiles, "RESAMPLES", 99)  # how wide an interval is does not matter here
+
+
+def stood_still(rows: pd.DataFrame, count: int, slower: float = 1.0) -> pd.DataFrame:
+    """The first `count` answers come whole, `slower` times as late as they would have come anyway."""
+    some = rows.index < count
+    gaps = [[3e-6] * len(g) if held else g for g, held in zip(rows["itl_s"], some, strict=True)]
+    e2e_s = rows["e2e_s"].where(~some, slower * rows["e2e_s"])
+    return rows.assign(itl_s=gaps, e2e_s=e2e_s, ttft_s=rows["ttft_s"].where(~some, e2e_s - 1e-4))
+
+
+def runs(count: int, slower: float = 1.0):
+    found = []
+    for restart in range(3):
+        base, arm = (
+            factories.point(draft, num_requests=N, restart=restart) for draft in (None, factories.eagle3())
+        )
+        rows = stood_still(factories.rows(N, seed=restart), count, slower)
+        found += [factories.write_run(base, 100.0, requests=rows), factories.write_run(arm, 150.0)]
+    return found
+
+
+def p99(table: pd.DataFrame, metric: str) -> pd.Series:
+    return table[(table["metric"] == metric) & (table["q"] == 0.99)].iloc[0]
+
+
+def test_a_p99_that_late_first_chunks_decide_is_not_told():
+    found = runs(10)
+    assert not p99(latency.table(found), "ttft_s")["enough"]
+    tails = tail.tails(found)
+    row = p99(tails, "ttft_s")
+    assert row["value"] < 0  # it would look like a gain
+    assert (row["enough"], pd.isna(row["low"]), row["late"]) == (False, True, 30)
+    assert p99(tails, "e2e_s")["enough"]
+    assert "p99 not told (late first chunks decide it); TPOT" in remarks.tail(tails)
+
+
+def test_one_late_first_chunk_decides_nothing():
+    tails = tail.tails(runs(1))
+    assert p99(tails, "ttft_s")["enough"]
+    assert "not told" not in remarks.tail(tails)
+
+
+def test_they_are_counted_and_placed():
+    found = late.found(summaries.pooled_requests(runs(10)))
+    assert (found.count, found.requests, found.whole) == (30, 6 * N, 30)
+    assert (found.worst, found.worst_count, found.worst_requests) == (
+        "baseline (compiled) at batch 1", 30, 3 * N,
+    )  # fmt: skip
+    assert found.pace == pytest.approx(1, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("count", "slower", "said"),
+    [
+        (0, 1, f"There are none in {6 * N} requests"),
+        (10, 1, "the engine wrote as ever, and the chunks waited on their way; why is unknown"),
+        (10, 4, "something held up the engine, or the whole machine; what, is unknown"),
+    ],
+)
+def test_the_cause_is_said_as_far_as_it_is_known(count, slower, said):
+    assert said in streams.late_chunks(runs(count, slower))

@@ -1,0 +1,182 @@
+"""Bills from records: rates under an objective, two bills, the split, savings, and doubts."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import factories
+from specbook import plan
+from specbook.analysis import doubts, hosting, spending
+from specbook.plan.cost import Objective
+from specbook.records import published
+
+PRICE = 3.6
+"""Dollars an hour: a rate of 1000 tokens/s costs a dollar per million."""
+LENGTHS = np.arange(60) + 5
+READING_S = 0.0001
+"""What each prompt token adds to TTFT."""
+SLOW, FAST = (
+    factories.rows(60, tpot_s=tpot_s).assign(input_tokens=LENGTHS, ttft_s=0.02 + READING_S * LENGTHS)
+    for tpot_s in (0.05, 0.01)
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the module's records lie: they are written once."""
+    return tmp_path_factory.mktemp("results")
+
+
+@pytest.fixture(autouse=True)
+def results(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(folder))
+
+
+def cost_plan(**changes) -> plan.CostPlan:
+    fields = {
+        "of": ["02_eagle3"], "usd_per_hour": PRICE, "utilisation": 0.5, "utilisation_range": [0.25, 1.0],
+        "slos": {"strict": {"ttft_s": 0.1, "tpot_s": 0.02}, "loose": {"ttft_s": 1, "tpot_s": 1}},
+    }  # fmt: skip
+    body = {"experiment": "cost", "full": fields | changes}
+    return plan.build("08_x", body, hardware="cpu", group="full", overrides={})
+
+
+@pytest.fixture(scope="module")
+def runs(folder: Path):
+    """Batch 1 gains from speculation; at batch 8 it gains less, and is too slow for the strict objective."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECBOOK_RESULTS", str(folder))
+        return _written()
+
+
+def _written():
+    speeds = {(1, None): 100, (8, None): 400, (1, 5): 200, (8, 5): 500}
+    found = []
+    for (batch, k), speed in speeds.items():
+        for restart in range(5):
+            for domain, share in (("json", 1.25), ("code", 1.0)):
+                where = factories.point(
+                    factories.eagle3(k) if k else None, domain=domain, concurrency=batch, restart=restart,
+                    num_requests=60,
+                )  # fmt: skip
+                counted = factories.counters() if k else None
+                rows = SLOW if (batch, k) == (8, 5) else FAST
+                speed_now = speed * share * (1 + 0.01 * restart)
+                found.append(
+                    factories.write_run(
+                        where, speed_now, spec_decode=counted, requests=rows, run_id=where.key
+                    )
+                )
+    return found
+
+
+def row(table, load, kind):
+    (found,) = table[(table["load"] == load) & (table["kind"] == kind)].itertuples()
+    return found
+
+
+def test_a_rate_is_all_tokens_over_all_seconds(runs):
+    found = row(spending.rates(runs), "batch 1", spending.BASELINE)
+    middle = 2 / (1 / 125 + 1 / 100)  # two domains of as many tokens each
+    assert found.output.value == pytest.approx(middle * 1.02, rel=1e-3)
+    assert found.output.low < found.output.value < found.output.high
+    assert (found.output.n, found.n, found.enough) == (5, 120, False)
+
+
+def test_a_restart_that_lacks_a_domain_is_left_out(runs):
+    lacking = [run for run in runs if (run.point.restart, run.point.traffic.domain) != (4, "code")]
+    assert row(spending.rates(lacking), "batch 1", spending.BASELINE).output.n == 4
+
+
+def test_both_bills_carry_the_interval(runs):
+    found = row(spending.bills(spending.rates(runs), cost_plan()), "batch 1", spending.SPECULATING)
+    assert found.by_use.value == pytest.approx(1000 / found.speed)
+    assert found.by_reservation.value == pytest.approx(2 * found.by_use.value)
+    assert found.by_use.low == pytest.approx(1000 / found.output.high)
+
+
+def test_goodput_is_the_fastest_rate_that_keeps_the_objective(runs):
+    good = spending.goodput(spending.rates(runs), cost_plan().slos).set_index(["slo", "kind"])
+    assert good.loc[("strict", spending.BASELINE), "load"] == "batch 8"
+    assert good.loc[("strict", spending.SPECULATING), "load"] == "batch 1"
+    assert good.loc[("loose", spending.SPECULATING), "load"] == "batch 8"
+
+
+def test_an_objective_nobody_keeps_has_no_row(runs):
+    assert spending.goodput(spending.rates(runs), {"x": Objective(ttft_s=0.001, tpot_s=1)}).empty
+
+
+def test_speculation_can_be_dearer_under_an_objective_though_it_is_faster_at_each_batch(runs):
+    good = spending.goodput(spending.rates(runs), cost_plan().slos)
+    strict, loose = (spending.dearer(good[good["slo"] == name]) for name in ("strict", "loose"))
+    assert strict.value == pytest.approx(2.0)  # 400 against 200 tokens/s
+    assert loose.value == pytest.approx(0.8)
+    assert spending.dearer(good[good["kind"] == spending.BASELINE]) is None
+
+
+def test_savings_are_those_of_the_speedup(runs):
+    table = spending.savings(runs)
+    assert set(table["saved"].round(6)) == {0.5, 0.2}
+
+
+def test_the_split_pays_for_the_machine(runs):
+    best = spending.best_arms(spending.rates(runs)).assign(input_tokens_per_s=50.0)
+    for found in spending.splits(best, runs, cost_plan()).itertuples():
+        paid = found.input_usd_per_million * 50 + found.output_usd_per_million * found.speed
+        assert paid * 3600 / 1e6 == pytest.approx(PRICE)
+        assert found.input_share == pytest.approx(50 * READING_S)
+
+
+def test_what_reading_costs_is_not_told_where_ttft_does_not_grow_with_the_prompt():
+    rows = FAST.assign(ttft_s=0.03 - READING_S * LENGTHS)
+    runs = [
+        factories.write_run(
+            factories.point(num_requests=60, restart=i), 100.0, requests=rows, run_id=f"flat-{i}"
+        )
+        for i in range(3)
+    ]
+    assert spending.splits(spending.best_arms(spending.rates(runs)), runs, cost_plan()).empty
+
+
+def test_each_doubt_changes_one_thing_and_stays_at_the_base_case(runs):
+    table = spending.bills(spending.rates(runs), cost_plan())
+    chosen = spending.goodput(table, cost_plan().slos).iloc[0]
+    bars = {bar.name: bar for bar in doubts.bars(runs, chosen, cost_plan())}
+    base = chosen["by_reservation"].value
+    assert set(bars) == {"utilisation", "batch", "traffic", "speculation", "measurement"}
+    assert (bars["utilisation"].at_low, bars["utilisation"].at_high) == pytest.approx((2 * base, base / 2))
+    assert (bars["batch"].at_low, bars["batch"].at_high) == pytest.approx((4 * base, base))
+    assert bars["speculation"].at_high == pytest.approx(base * 400 / 500)
+    assert bars["measurement"].at_low == pytest.approx(chosen["by_reservation"].high)
+
+
+def test_the_price_is_a_doubt_where_others_are_listed(runs):
+    priced = cost_plan(usd_per_hour=None, price="m7a.large on demand")
+    table = spending.bills(spending.rates(runs), priced)
+    names = [bar.name for bar in doubts.bars(runs, table.iloc[0], priced)]
+    assert "price" in names
+
+
+COUNTED = {"input_characters": 4000, "output_characters": 8000, "input_tokens": 1500, "output_tokens": 2500}
+
+
+def test_an_apis_tokens_are_counted_by_its_makers_rule():
+    (found,) = hosting.apis(["GPT-5.4"], COUNTED).itertuples()
+    assert found.tokens_per_own == pytest.approx(2000 / 2500)
+    assert found.usd_per_million == pytest.approx((1000 * 2.5 + 2000 * 15) / 2500)
+    assert found.counted_by == "4 characters each"
+
+
+def test_a_host_of_the_model_counts_as_the_model_does():
+    (found,) = hosting.apis(["Bedrock Qwen3-32B"], COUNTED).itertuples()
+    assert found.usd_per_million == pytest.approx((1500 * 0.15 + 2500 * 0.6) / 2500)
+    assert (found.tokens_per_own, found.counted_by) == (1, hosting.OWN)
+
+
+def test_rented_machines_are_held_against_hosts_of_the_same_model():
+    table = hosting.rented(published.load())
+    assert {"GPT-OSS-120B", "Llama-3.3-70B"} == set(table["model"])
+    assert all(table["api"].str.lower().str.contains("gpt-oss-120b|llama-3.3-70b"))
+    ratio = table["usd_per_million"] / table["api_usd_per_million"]
+    assert list(ratio) == pytest.approx(list(table["break_even_utilisation"]))

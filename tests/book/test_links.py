@@ -1,0 +1,20 @@
+"""Links that a notebook writes in plain Markdown are roles on its page."""
+
+import pytest
+
+from specbook.book import links
+
+
+@pytest.mark.parametrize(
+    ("plain", "role"),
+    [
+        ("[The figure below](#fig-speed-up) shows", "{numref}`fig-speed-up` shows"),
+        ('[TTFT](../book/glossary.md "TTFT"): how long', "{term}`TTFT <TTFT>`: how long"),
+        ('[Student, 1908](../book/references.md "student1908")', "{cite:p}`student1908`"),
+        ('on [A, 2023; B, 2024](../book/references.md "a2023,b2024").', "on {cite:p}`a2023,b2024`."),
+        ("[the method](../book/method.md)", "[the method](../method.md)"),
+        ("[the baseline](01_baseline.ipynb) and [0, 1]", "{doc}`the baseline <01_baseline>` and [0, 1]"),
+    ],
+)
+def test_a_link_becomes_its_role(plain, role):
+    assert links.as_roles(plain) == role

@@ -1,0 +1,74 @@
+"""A chapter's notebook, run in this process: what a reader would see, as text.
+
+A kernel takes a minute a chapter; the cells themselves take seconds. What papermill does is kept: the tagged
+cell first, then the parameters, then the rest in one namespace.
+"""
+
+import ast
+import contextlib
+import io
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import nbformat
+import pandas as pd
+from IPython.display import Markdown
+from matplotlib.text import Text
+
+PROJECT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((PROJECT / "notebooks").glob("*.ipynb"))
+WIDE = {"display.width": 10_000, "display.max_columns": None, "display.max_rows": None}
+
+
+def run(chapter: str, **parameters: Any) -> str:
+    """Run the cells of a chapter, with these parameters after those of its tagged cell.
+
+    Returns:
+        What they showed: sentences, tables, and the words in figures.
+    """
+    shown: list[str] = []
+    names = {"__name__": "__main__", "display": lambda *things: shown.extend(map(_text, things))}
+    for cell in (cell for cell in cells(chapter) if cell.cell_type == "code"):
+        shown.extend(_cell(cell.source, names))
+        if "parameters" in cell.metadata.get("tags", []):
+            names |= parameters
+    return "\n\n".join(filter(None, shown))
+
+
+def cells(chapter: str) -> list[nbformat.NotebookNode]:
+    """Its cells, as they lie in git."""
+    return nbformat.read(PROJECT / "notebooks" / f"{chapter}.ipynb", as_version=4).cells
+
+
+def typed(cells: Iterable[nbformat.NotebookNode]) -> Iterator[str]:
+    """Markdown cells and captions."""
+    for cell in cells:
+        if cell.cell_type == "markdown":
+            yield cell.source
+        elif "mystnb" in cell.metadata:
+            yield cell.metadata.mystnb.figure.caption
+
+
+def _cell(source: str, names: dict[str, Any]) -> list[str]:
+    """Run one cell; what it printed, then what its last line is, unless a semicolon hides that."""
+    body = ast.parse(source).body
+    last = body.pop() if isinstance(body[-1], ast.Expr) and not source.rstrip().endswith(";") else None
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(ast.Module(body, []), "<cell>", "exec"), names)
+        value = eval(compile(ast.Expression(last.value), "<cell>", "eval"), names) if last else None
+    drawn = [text.get_text() for number in plt.get_fignums() for text in plt.figure(number).findobj(Text)]
+    plt.close("all")
+    return [printed.getvalue(), _text(value), "\n".join(dict.fromkeys(drawn))]
+
+
+def _text(thing: Any) -> str:
+    """What a page would show of an object."""
+    if isinstance(thing, Markdown):
+        return thing.data
+    if isinstance(thing, pd.DataFrame | pd.Series):
+        with pd.option_context(*(part for pair in WIDE.items() for part in pair)):
+            return str(thing)
+    return "" if thing is None else str(thing)

@@ -1,0 +1,83 @@
+"""Rendered manifests, once a session; tools that a machine may lack; what the engine exports."""
+
+import copy
+import functools
+import importlib.util
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+import tools
+from specbook.deploy import render
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+OVERLAYS = sorted(path.name for path in (DEPLOY / "overlays").iterdir() if path.is_dir())
+COMPONENTS = sorted(path.name for path in (DEPLOY / "components").iterdir() if path.is_dir())
+UNDER = {"multi-node": "tensor-parallel"}
+"""The overlay that a component is made for, where it is not `gpu`."""
+
+
+rendered = functools.cache(render.render)
+"""Objects of a folder; kubectl takes half a second."""
+
+
+def manifests(overlay: str) -> list:
+    """The objects of an overlay, or of `base`; a fresh copy, to be spoilt at will."""
+    folder = DEPLOY / overlay if overlay == "base" else DEPLOY / "overlays" / overlay
+    return copy.deepcopy(rendered(folder))
+
+
+@pytest.fixture(scope="session")
+def with_component(tmp_path_factory):
+    """An overlay with one component on top: kustomize wants them below one folder."""
+    top = tmp_path_factory.mktemp("kustomize")
+    shutil.copytree(DEPLOY, top / "deploy")
+
+    def build(component: str, overlay: str | None = None) -> list:
+        folder = top / "deploy" / "overlays" / f"with-{component}"
+        folder.mkdir(exist_ok=True)
+        (folder / "kustomization.yaml").write_text(
+            f"resources: [../{overlay or UNDER.get(component, 'gpu')}]\n"
+            f"components: [../../components/{component}]\n"
+        )
+        return copy.deepcopy(rendered(folder))
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def promtool() -> str:
+    return tools.need("promtool")
+
+
+def vllm_source(*parts: str) -> str:
+    """The text of a file of the installed engine; nothing of it is imported."""
+    folder = Path(importlib.util.find_spec("vllm").submodule_search_locations[0])
+    return folder.joinpath(*parts).read_text()
+
+
+@functools.cache
+def engine_metrics() -> frozenset[str]:
+    """Every name that the installed vLLM's /metrics shows, by its source; histograms as three series."""
+    kinds = {
+        "_gauge_cls": ("",),
+        "_counter_cls": ("_total",),
+        "_histogram_cls": ("_bucket", "_sum", "_count"),
+    }
+    text = vllm_source("v1", "metrics", "loggers.py") + vllm_source("v1", "spec_decode", "metrics.py")
+    made = re.findall(r"\._?(\w+_cls)\(\s*name=\"(vllm:\w+)\"", text)
+    looped = [("counter_cls", name) for name in re.findall(r"\(\"(vllm:spec_decode_\w+)\",", text)]
+    return frozenset(
+        name.removesuffix("_total") + ending if ending == "_total" else name + ending
+        for kind, name in [*made, *looped]
+        for ending in kinds[f"_{kind}"]
+    )
+
+
+def state_metrics() -> set[str]:
+    """What kube-state-metrics exports, from the list beside this file."""
+    lines = (Path(__file__).parent / "kube_state_metrics.txt").read_text().splitlines()
+    return {line for line in lines if line and not line.startswith("#")}

@@ -1,0 +1,42 @@
+"""The numbers behind the manifests, at points worked out by hand."""
+
+import pytest
+
+from specbook.deploy import arithmetic as a
+
+
+def test_grace_is_the_sum_of_its_parts():
+    assert a.termination_grace_s(a.pre_stop_s(15), 120) == 20 + 120 + 10
+
+
+@pytest.mark.parametrize(("cold_s", "window_s"), [(40, 300), (150, 300), (151, 302), (1020, 2040)])
+def test_scale_in_waits_twice_the_cold_start_and_five_minutes_at_least(cold_s, window_s):
+    assert a.scale_down_window_s(cold_s) == window_s
+
+
+@pytest.mark.parametrize(
+    ("pool", "per_pod", "surge", "most"),
+    [(8, 1, 1, 7), (8, 1, 0, 8), (16, 4, 1, 3), (10, 4, 0, 2), (4, 4, 1, 0)],
+)
+def test_a_rollouts_surge_pod_has_its_place(pool, per_pod, surge, most):
+    assert a.max_replicas(pool, per_pod, surge) == most
+
+
+@pytest.mark.parametrize(
+    ("waiting", "finished_per_s", "servers", "wait_ms"),
+    [(0, 0, 3, 0), (12, 6, 2, 2000), (1, 0, 1, 5000), (6, 0.1, 3, 10_000)],
+)
+def test_littles_law_with_a_floor_under_its_denominator(waiting, finished_per_s, servers, wait_ms):
+    assert a.queue_wait_ms(waiting, finished_per_s, servers) == pytest.approx(wait_ms)
+
+
+@pytest.mark.parametrize(
+    ("value", "ready", "wish"),
+    [(0, 3, 0), (500, 3, 3), (549, 3, 3), (551, 3, 4), (1500, 2, 6), (451, 4, 4), (440, 4, 4)],
+)
+def test_the_autoscaler_multiplies_ready_pods_outside_its_tolerance(value, ready, wish):
+    assert a.desired_replicas(value, 500, ready) == wish
+
+
+def test_the_reaction_time_is_bounded_by_the_sum_of_its_stages():
+    assert a.reaction_bound_s(10, 25, 10, 30, 15, 300) == 390

@@ -1,0 +1,86 @@
+"""deploy/README.md says what the manifests say."""
+
+import re
+
+import pytest
+from deploy_fixtures import COMPONENTS, DEPLOY, OVERLAYS, manifests
+from typer.testing import CliRunner
+
+from specbook.cli import app
+from specbook.deploy import arithmetic
+from specbook.deploy.objects import accelerators, annotation, find, flag, server
+from specbook.deploy.scaling import bounds
+
+README = (DEPLOY / "README.md").read_text()
+MARK = re.compile(r"<!-- numbers: [^>]*-->\n(.*)<!-- /numbers -->", re.DOTALL)
+HEAD = (
+    "| overlay | cold start | preStop + drain + exit = grace | startup probe | deadline | scale-in window "
+    "| replicas | accelerators | surge |\n|---|---|---|---|---|---|---|---|---|"
+)
+
+
+def row(overlay: str) -> str:
+    documents = manifests(overlay)
+    pod = server(documents)
+    container, spec = pod.spec["containers"][0], pod.owner["spec"]
+    pause = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+    drain, grace = flag(container, "shutdown-timeout"), pod.spec["terminationGracePeriodSeconds"]
+    probe = container["startupProbe"]
+    scalers = [*find(documents, "HorizontalPodAutoscaler"), *find(documents, "ScaledObject")]
+    least, most = bounds(scalers[0]) if scalers else ("1", "1")
+    per_pod = accelerators(pod.spec)
+    cells = [
+        f"`{overlay}`",
+        f"{annotation(pod, 'cold-start-seconds'):g} s",
+        f"{pause} + {drain} + {arithmetic.EXIT_S} = {grace} s",
+        f"{probe['failureThreshold']} x {probe['periodSeconds']} s",
+        f"{spec['progressDeadlineSeconds']} s",
+        window(scalers),
+        f"{least} to {most}" if scalers else "1",
+        f"{annotation(pod, 'accelerators'):g} / {per_pod}" if per_pod else "-",
+        str(spec["strategy"]["rollingUpdate"]["maxSurge"]),
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def window(scalers: list) -> str:
+    if not scalers:
+        return "-"
+    spec = scalers[0]["spec"]
+    behavior = spec.get("behavior") or spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
+    seconds = behavior["scaleDown"].get("stabilizationWindowSeconds")
+    return "off" if seconds is None else f"{seconds} s"
+
+
+def test_the_table_of_numbers_is_the_manifests():
+    want = "\n".join([HEAD, *map(row, OVERLAYS)])
+    assert MARK.search(README)[1].strip() == want, f"write this table into deploy/README.md:\n{want}"
+
+
+@pytest.mark.parametrize("name", [*OVERLAYS, *COMPONENTS])
+def test_every_folder_is_explained(name):
+    assert f"`{name}`" in README
+
+
+def test_every_alert_has_a_first_step():
+    (rule,) = find(manifests("base"), "PrometheusRule")
+    alerts = [r["alert"] for group in rule["spec"]["groups"] for r in group["rules"] if "alert" in r]
+    assert [alert for alert in alerts if f"| {alert} |" not in README] == []
+
+
+def test_every_command_it_names_exists():
+    for command in set(re.findall(r"`?specbook deploy\s+([a-z-]+)", README)):
+        assert CliRunner().invoke(app, ["deploy", command, "--help"]).exit_code == 0, command
+
+
+def test_the_reaction_time_is_the_arithmetic():
+    stages = re.search(
+        r"scrape (\d+) s \+ window (\d+) s \+ rule (\d+) s \+ adapter (\d+) s \+ autoscaler\s+(\d+) s", README
+    )
+    bound = arithmetic.reaction_bound_s(*map(int, stages.groups()), cold_start_s=300)
+    assert f"With 300 s that is {bound:g} s" in README
+    (monitor,) = find(manifests("base"), "PodMonitor")
+    assert monitor["spec"]["podMetricsEndpoints"][0]["interval"] == f"{stages[1]}s"
+    (rule,) = find(manifests("base"), "PrometheusRule")
+    assert rule["spec"]["groups"][0]["interval"] == f"{stages[3]}s"
+    assert f"[{stages[2]}s]" in rule["spec"]["groups"][0]["rules"][0]["expr"]

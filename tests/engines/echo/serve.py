@@ -1,0 +1,76 @@
+"""The echo engine's server: `serve.py PORT K`. A word is a token; a step says up to K + 1 of them."""
+
+import json
+import os
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+PORT, K = int(sys.argv[1]), int(sys.argv[2])
+COUNTS = {"heard": 0, "said": 0, "answers": 0, "guesses": 0, "guessed_right_by_place": [0] * K}
+KEY = os.environ.get("ECHO_KEY")
+LOCK = threading.Lock()
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        if self.path == "/up":
+            return self.answer(200, {})
+        with LOCK:
+            return self.answer(200, COUNTS)
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if KEY and self.headers.get("Authorization") != f"Bearer {KEY}":
+            return self.answer(401, {"error": {"message": "wrong key"}})
+        said = body["messages"][-1]["content"]
+        heard = (said if isinstance(said, str) else said[0]["text"]).split()
+        words = heard[: body.get("max_completion_tokens") or body.get("max_tokens")]
+        steps = [words[i : i + K + 1] for i in range(0, len(words), K + 1)]
+        count(heard, steps)
+        usage = {"prompt_tokens": len(heard), "completion_tokens": len(words), "total_tokens": 0}
+        if body.get("stream"):
+            return self.stream(steps, usage)
+        message = {"role": "assistant", "content": " ".join(words)}
+        ids = {"prompt_token_ids": list(map(len, heard))}
+        choice = {"index": 0, "message": message, "finish_reason": "stop", "token_ids": list(map(len, words))}
+        return self.answer(200, {"choices": [choice], "usage": usage, **ids})
+
+    def stream(self, steps, usage):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        self.say({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]})
+        for step in steps:
+            self.say({"choices": [{"index": 0, "delta": {"content": " ".join(step) + " "}}]})
+        self.say({"choices": [], "usage": usage})
+        self.wfile.write(b"data: [DONE]\n\n")
+
+    def say(self, event):
+        self.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
+
+    def answer(self, status, body):
+        text = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_):
+        pass
+
+
+def count(heard, steps):
+    with LOCK:
+        COUNTS["heard"] += len(heard)
+        COUNTS["said"] += sum(map(len, steps))
+        COUNTS["answers"] += 1
+        for step in steps if K else ():
+            COUNTS["guesses"] += 1
+            for place in range(len(step) - 1):
+                COUNTS["guessed_right_by_place"][place] += 1
+
+
+if len(sys.argv) > 3:
+    sys.exit(f"I cannot say {sys.argv[3]}")
+ThreadingHTTPServer(("127.0.0.1", PORT), Handler).serve_forever()

@@ -1,0 +1,19 @@
+"""What a killed measurement left in scratch goes with the next one; what another is writing stays."""
+
+import os
+import subprocess
+import sys
+
+from specbook.measure import bench
+
+
+def test_scratch_of_the_dead_goes_and_that_of_the_living_stays(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECBOOK_ROOT", str(tmp_path))
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    names = {f"{dead.pid}-abc": False, "tmp1234": False, f"{os.getpid()}-abc": True}
+    for name in names:
+        (tmp_path / "build" / "bench" / name).mkdir(parents=True)
+        (tmp_path / "build" / "bench" / name / "window.jsonl").touch()
+    folder = bench._scratch()
+    assert {name: (folder / name).exists() for name in names} == names

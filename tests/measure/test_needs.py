@@ -1,0 +1,118 @@
+"""What a plan asks of accelerators: every shipped one fits, and what does not is refused with its sum."""
+
+import re
+
+import pytest
+
+import factories
+from specbook import plan
+from specbook.errors import ConfigError
+from specbook.measure import campaign, machine, needs
+from specbook.plan import machines
+from specbook.plan.schema import Speculation, Target
+
+EACH = [
+    f"{folder}:{one.name}"
+    for folder in plan.hardwares()
+    for one in machines.read(folder, machines.MachineFile).serves
+]
+BIG = Target(name="big", model="meta-llama/Llama-3.3-70B-Instruct", max_model_len=8192, max_num_seqs=8)
+
+
+@pytest.mark.parametrize("hardware", EACH)
+def test_every_shipped_model_fits_its_machine_with_its_head(hardware):
+    what = machine.load(hardware)
+    for target, speculation in plan.load("02_eagle3", hardware, "full").arms():
+        found = needs.of(what, target, speculation)
+        assert found is not None
+        assert found.sequences >= 16, found.sum()
+
+
+def test_a_dry_run_says_each_servers_sum_and_an_estimate_of_hours_and_dollars():
+    plans = [plan.load(name, "h200:llama-3.3-70b-fp8", "full") for name in ("01_baseline", "02_eagle3")]
+    *servers, last = needs.lines(plans)
+    assert len(servers) == 2 + 4  # two baselines, which the chapters share, and a head at four K
+    assert all(line.startswith("fits: llama-3.3-70b-fp8, ") for line in servers)
+    assert all("at least" in line for line in servers[2:])  # the head's size was not found
+    assert last.startswith("an estimate: about ")
+    assert "30 starts of 2 min" in last
+    assert "at Crusoe H200, $4.29 an hour (2026-11-21)" in last
+
+
+def test_pocket_models_are_read_from_their_folders():
+    *servers, last = needs.lines([plan.load("02_eagle3", "h100", "quick")])
+    assert len(servers) == 1 + 2
+    assert all(line.startswith("fits: pocket-dense, ") for line in servers)
+    assert last.startswith("an estimate")
+
+
+def test_a_machine_without_a_stated_memory_has_no_sums():
+    assert needs.lines([plan.load("02_eagle3", "cpu", "quick")]) == []
+
+
+def test_an_unquantised_70b_does_not_fit_an_h200_and_its_sum_says_why():
+    said = needs.server(machine.load("h200"), BIG, None)
+    assert said.startswith("DOES NOT FIT: big, baseline (compiled): weights 141.1 + draft 0.0")
+    assert "0 of 8 sequences of 8192 tokens" in said
+    assert needs.server(machine.load("b200"), BIG, None).startswith("fits: ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tensor_parallel_size": 16}, "takes 16 devices, and H200 141 GB has 8"),
+        ({"tensor_parallel_size": 3}, "3 does not divide 64 attention heads"),
+        (
+            {"model": "org/unheard-of"},
+            "not known: big, baseline .compiled.: no model file names org/unheard-of",
+        ),
+    ],
+)
+def test_what_cannot_be_is_said(changes, message):
+    assert re.search(message, needs.server(machine.load("h200"), BIG.model_copy(update=changes), None))
+
+
+def accelerator(**changes):
+    given = {"kind": "cuda", "gpu_name": "NVIDIA H200", "gpu_count": 8, "gpu_memory_bytes": 150 * 10**9}
+    return factories.HARDWARE.model_copy(update={**given, **changes})
+
+
+def test_a_campaign_is_refused_with_the_sum_before_anything_starts(monkeypatch):
+    monkeypatch.setattr(campaign, "detect", lambda: accelerator(gpu_memory_bytes=40 * 10**9))
+    with pytest.raises(ConfigError, match=r"qwen3-32b-fp8 does not fit NVIDIA H200: weights 3\d\.\d "):
+        campaign.measure([plan.load("02_eagle3", "h200", "full")])
+
+
+def test_a_machine_with_too_few_devices_is_refused():
+    two = plan.load("02_eagle3", "h200:llama-3.3-70b-bf16", "full")
+    with pytest.raises(ConfigError, match="tensor_parallel_size 2 takes 2 devices, and NVIDIA H200 has 1"):
+        needs.refuse(two, accelerator(gpu_count=1))
+    needs.refuse(two, accelerator())
+    needs.refuse(two, accelerator(gpu_memory_bytes=None))  # nothing is guessed
+
+
+def test_a_share_of_ones_own_is_taken():
+    own = BIG.model_copy(update={"extra_args": ("--gpu-memory-utilization", "0.5")})
+    assert needs.of(machine.load("h200"), own, None).share == 0.5
+
+
+def test_a_head_that_no_model_file_names_is_unknown_and_ngram_is_nothing():
+    head = Speculation(method="eagle3", model="org/head", num_speculative_tokens=3)
+    ngram = Speculation(method="ngram", num_speculative_tokens=3)
+    assert needs.drafted(BIG, head) == (None, 1)
+    assert needs.drafted(BIG, ngram) == (0.0, 0)
+
+
+def test_an_unknown_gpu_has_no_hours():
+    what = machine.load("h200").model_copy(update={"peak": "NVIDIA H300"})
+    points = plan.load("02_eagle3", "h200", "full").points()
+    assert needs.duration(what, points).startswith("how long is not known: ")
+    assert "names no price" in needs.duration(machine.load("h200").model_copy(update={"price": None}), points)
+
+
+def test_seconds_by_hand():
+    point = plan.load("02_eagle3", "h200", "full").points()[0]
+    known = needs.sized(point.target)
+    read = known.shape.weight_bytes(2, 1, 1) + point.load.concurrency * known.shape.kv_bytes(512, 2)
+    turns = point.load.num_requests + point.load.num_warmups
+    assert needs.seconds(machine.load("h200"), point) == pytest.approx(turns * 512 * read / 4.8e12)

@@ -1,0 +1,133 @@
+"""What drafts learn from: the target's answers, and its hidden states slot by slot."""
+
+import json
+from collections import Counter
+from itertools import islice
+
+import pytest
+import torch
+from datasets import load_from_disk
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+from specbook.errors import ConfigError
+from specbook.measure.greedy import Answer
+from specbook.plan.schema import Target
+from specbook.pocket import outputs
+from specbook.pocket.corpus import DOMAINS, held_out
+from specbook.pocket.outputs import OutputsRecipe
+from specbook.pocket.target import fast_bfloat16
+
+RECIPE = OutputsRecipe(prompts_per_domain=1)
+LAYERS = (1, 2, 3)
+SAMPLES = [{"prompt": [5, 6, 7], "answer": [8, 2]}, {"prompt": [9], "answer": [4, 3, 2]}]
+HIDDEN = 16
+
+
+@pytest.fixture(scope="module")
+def data(model_folder, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("states")
+    answered = folder / "outputs.jsonl"
+    answered.write_text("\n".join(map(json.dumps, SAMPLES)) + "\n")
+    return outputs.hidden_states(model_folder, answered, LAYERS, folder / "data")
+
+
+@pytest.mark.parametrize(("i", "sample"), list(enumerate(SAMPLES)))
+def test_only_answers_are_learnt_from(data, i, sample):
+    row = load_from_disk(data)[i]
+    assert row["input_ids"].tolist() == sample["prompt"] + sample["answer"]
+    assert row["loss_mask"].tolist() == [0] * len(sample["prompt"]) + [1] * len(sample["answer"])
+    assert row["seq_len"] == len(row["input_ids"])
+
+
+@pytest.mark.parametrize(("i", "sample"), list(enumerate(SAMPLES)))
+def test_each_slot_holds_what_it_says(data, model_folder, i, sample):
+    found = load_file(data / f"hidden_states/hs_{i}.safetensors")
+    ids = torch.tensor([sample["prompt"] + sample["answer"]])
+    assert found["token_ids"].tolist() == ids[0].tolist()
+    states = found["hidden_states"]
+    assert (states.shape, states.dtype) == ((ids.shape[1], 4, HIDDEN), torch.bfloat16)
+
+    dtype, passed = torch.bfloat16 if fast_bfloat16("cpu") else torch.float32, []
+    model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=dtype).eval()
+    for layer in model.model.layers:
+        layer.register_forward_hook(
+            lambda _, args, out: passed.append(out[0] if isinstance(out, tuple) else out)
+        )
+    with torch.inference_mode():
+        normed = model.model(ids).last_hidden_state[0]
+        # Slot k is the output of layer k counted from 1; the last is what goes into the final norm.
+        for slot, layer in enumerate((1, 2, 3, 4)):
+            output = passed[layer - 1].view(-1, HIDDEN).bfloat16()
+            torch.testing.assert_close(states[:, slot], output, atol=0, rtol=0)
+        before = states[:, 3].to(dtype)
+        torch.testing.assert_close(model.model.norm(before), normed, atol=0.01, rtol=0.01)
+        assert not torch.allclose(before, normed, atol=0.01, rtol=0.01)
+
+
+@pytest.mark.parametrize("layers", [(0, 1, 2), (1, 2, 4)])
+def test_layers_that_the_target_does_not_have_are_refused(model_folder, tmp_path, layers):
+    (tmp_path / "outputs.jsonl").write_text(json.dumps(SAMPLES[0]))
+    with pytest.raises(ConfigError, match="1 to 3"):
+        outputs.hidden_states(model_folder, tmp_path / "outputs.jsonl", layers, tmp_path / "data")
+
+
+# prompts and the target's answers
+
+
+def test_training_prompts_take_the_domains_in_turn_and_none_is_held_out():
+    prompts = outputs.training_prompts(3)
+    assert len(prompts) == len(set(prompts)) == 3 * len(DOMAINS)
+    assert not set(prompts) & {e.prompt for domain in DOMAINS for e in held_out(domain)}
+    assert outputs.training_prompts(3) == prompts
+
+
+@pytest.fixture
+def target_folder(tmp_path, monkeypatch):
+    """A target that answers at once; yields its folder and counts its starts."""
+    starts = Counter()
+
+    class Server:
+        def __init__(self, target):
+            starts["n"] += 1
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+    def answers(server, prompts, max_tokens, concurrency):
+        return [Answer(prompt_token_ids=(1, 2), token_ids=(3,), text="") for _ in prompts]
+
+    monkeypatch.setattr(outputs, "Server", Server)
+    monkeypatch.setattr(outputs, "answers", answers)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    save_file({"w": torch.zeros(1)}, folder / "model.safetensors")
+    return folder, starts
+
+
+def test_the_target_answers_once_and_again_only_if_it_was_trained_again(target_folder, tmp_path):
+    folder, starts = target_folder
+    target = Target(name="t", model=str(folder), max_model_len=64)
+    path = outputs.greedy_outputs(target, RECIPE, tmp_path / "work")
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [
+        {"prompt": [1, 2], "answer": [3]}
+    ] * len(DOMAINS)
+    assert outputs.greedy_outputs(target, RECIPE, tmp_path / "work") == path
+    assert starts["n"] == 1
+    save_file({"w": torch.ones(2)}, folder / "model.safetensors")
+    assert outputs.greedy_outputs(target, RECIPE, tmp_path / "work") != path
+    more = RECIPE.model_copy(update={"prompts_per_domain": 2})
+    outputs.greedy_outputs(target, more, tmp_path / "work")
+    assert starts["n"] == 3
+
+
+def test_samples_come_round_in_another_order_and_say_where_the_answer_starts(tmp_path):
+    path = tmp_path / "outputs.jsonl"
+    samples = [{"prompt": [i] * (i + 1), "answer": [9]} for i in range(6)]
+    path.write_text("\n".join(map(json.dumps, samples)) + "\n")
+    first, second = (list(islice(stream, 6)) for stream in [outputs.endless(path, seed=1)] * 2)
+    assert sorted(first) == sorted(second) == [([i] * (i + 1) + [9], i + 1) for i in range(6)]
+    assert first != second

@@ -1,0 +1,64 @@
+"""The depth study trains what its table lacks, one change at a time, and writes down what came out."""
+
+import pytest
+
+from specbook.pocket import card, study
+
+
+@pytest.fixture
+def trained(tmp_path, monkeypatch):
+    """A trainer that is right more seldom the deeper it guesses; yields it and the recipes it was given."""
+    monkeypatch.setenv("SPECBOOK_ROOT", str(tmp_path))
+    (tmp_path / "models").mkdir()
+    recipes = []
+
+    def train(recipe):
+        recipes.append(recipe)
+        depths = range(recipe.num_depths)
+        names = ",".join(f"position_{d}_acc_epoch" for d in depths)
+        shares = ",".join(f"{0.9 - 0.05 * d:.2f}" for d in depths)
+        (tmp_path / "training.csv").write_text(f"epoch,{names}\n1,{names}\n2,{shares}\n")
+        return tmp_path
+
+    return train, recipes
+
+
+def test_every_variant_changes_the_base_and_none_is_the_same_twice():
+    recipes = [study.BASE.model_copy(update=change) for change in study.VARIANTS.values()]
+    assert len({r.model_dump_json() for r in recipes}) == len(study.VARIANTS)
+    assert recipes[0] == study.BASE
+    for recipe in recipes:
+        assert type(recipe).model_validate(recipe.model_dump()) == recipe
+
+
+def test_rows_come_from_the_last_epoch_and_are_empty_beyond_a_heads_depth(trained):
+    train, recipes = trained
+    study.run(train, lambda line: None)
+    rows = {row["variant"]: row for row in study.load()}
+    assert list(rows) == list(study.VARIANTS)
+    assert (rows["2 layers"]["position_0"], rows["2 layers"]["position_7"]) == ("0.90", "0.55")
+    assert (rows["2 layers"]["position_11"], rows["depth 12"]["position_11"]) == ("", "0.35")
+    assert [r.num_layers for r in recipes[:3]] == [4, 2, 6]
+
+
+def test_what_was_trained_is_not_trained_again(trained):
+    train, recipes = trained
+
+    def stops(recipe):
+        if len(recipes) == 2:
+            raise KeyboardInterrupt
+        return train(recipe)
+
+    with pytest.raises(KeyboardInterrupt):
+        study.run(stops, lambda line: None)
+    assert len(study.load()) == 2
+    study.run(train, lambda line: None)
+    assert len(recipes) == len(study.load()) == len(study.VARIANTS)
+
+
+def test_the_card_shows_the_study_once_there_is_one(trained):
+    assert "Depth study" not in card.write().read_text()
+    study.run(trained[0], lambda line: None)
+    text = card.write().read_text()
+    assert "## Depth study" in text
+    assert text.count("| depth 16 |") == 1

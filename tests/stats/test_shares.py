@@ -1,0 +1,34 @@
+"""Shares and what they are handed on as: known points, refusals."""
+
+import numpy as np
+import pytest
+
+from specbook.stats.estimate import Estimate
+from specbook.stats.shares import finite, wilson
+
+
+@pytest.mark.parametrize(
+    ("successes", "n", "low", "high"),
+    [(0, 10, 0.0, 0.2775), (10, 10, 0.7225, 1.0), (98, 100, 0.9300, 0.9945)],
+)
+def test_wilson_at_known_points(successes, n, low, high):
+    got = wilson(successes, n)
+    assert (got.low, got.high) == pytest.approx((low, high), abs=1e-4)
+
+
+@pytest.mark.parametrize(("successes", "n"), [(1, 0), (-1, 5), (6, 5)])
+def test_wilson_refuses_impossible_counts(successes, n):
+    with pytest.raises(ValueError, match="successes"):
+        wilson(successes, n)
+
+
+@pytest.mark.parametrize("values", [[], [1.0, np.nan], [[1.0]], [np.inf]])
+def test_values_must_be_finite_and_one_dimensional(values):
+    with pytest.raises(ValueError, match="must be 1-D"):
+        finite(values, "values")
+
+
+def test_an_estimate_says_what_n_counts():
+    made = Estimate(value=2.314, low=2.2, high=2.44, n=5, unit_of_n="restarts", method="student-t")
+    assert made.format("x") == "2.31x [2.20, 2.44], n=5 restarts"
+    assert made.model_copy(update={"low": None, "n": 1}).format("x") == "2.31x (no interval), n=1 restart"

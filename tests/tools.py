@@ -1,0 +1,47 @@
+"""Programs that a machine may lack. Their tests are left out loudly; where CI is set, they fail."""
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+
+class Tool(NamedTuple):
+    """A program under any of its names, and how to get it."""
+
+    commands: tuple[str, ...]
+    get: str
+
+
+TOOLS = {
+    "chromium": Tool(
+        ("chromium", "chromium-browser", "google-chrome"),
+        "sudo apt-get install chromium, or without root: .venv/bin/playwright install chromium",
+    ),
+    "promtool": Tool(("promtool",), "sudo apt-get install prometheus"),
+}
+LEFT_OUT = "left out, for want of "
+
+
+def need(name: str) -> str:
+    """The program's path. Without it the test that asks is left out, or fails where CI is set."""
+    if found := next(filter(None, map(shutil.which, TOOLS[name].commands)), None):
+        return found
+    if os.environ.get("CI"):
+        reason = f"CI is set, so nothing is left out, and {name} is missing: {TOOLS[name].get}"
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(f"{LEFT_OUT}{name}")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
+    """After all else, a line per program that was missing: how many tests that cost, and how to get it."""
+    yield
+    reasons = [str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", [])]
+    counts = Counter(reason.rpartition(LEFT_OUT)[2] for reason in reasons if LEFT_OUT in reason)
+    for name, n in counts.items():
+        line = f"{n} tests were left out, for want of {name}. Get it: {TOOLS[name].get}"
+        terminalreporter.write_line(line, yellow=True, bold=True)

@@ -1,0 +1,24 @@
+"""The list of hostile cases names tests that there are, each once."""
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import torture
+
+ROOT = Path(__file__).parents[2]
+NAMES = [name for names in torture.known().values() for name in names]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_is_a_test(name):
+    path, _, function = name.partition("::")
+    tree = ast.parse((ROOT / path).read_text())
+    found = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assert function in found if function else any(each.startswith("test_") for each in found)
+
+
+def test_each_is_named_once():
+    assert [name for name, times in Counter(NAMES).items() if times > 1] == []
