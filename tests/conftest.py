@@ -20,11 +20,17 @@ LONGEST = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several workers (`-n`), tests that share what is slow to make stay on one: see `_group`."""
+    """With several workers (`-n`), tests that share what is slow to make stay on one: see `_group`.
+
+    A real engine on two cores that others use too may stand still for seconds, which is then measured: its
+    tests are tried once more, and the summary says which were.
+    """
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(_group(item), len(places)))
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_group(item)))
+        if item.get_closest_marker("engine"):
+            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 def _group(item: pytest.Item) -> str:

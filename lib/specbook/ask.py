@@ -55,7 +55,7 @@ def ask(server: Server | Running, question: str, max_tokens: int, write: Callabl
     took = {"ttft_s": (first or ended) - started, "e2e_s": ended - started, "output_tokens": output_tokens}
     if before is None:
         return Reply(**took, spec_decode=None, counted=False)
-    counted = counters.settled(server.counters, before, finished=1)
+    counted = counters.delta(before, counters.settled(server.counters, before, finished=1))
     beside = max(0, counted.server.requests_finished - 1)
     return Reply(**took, spec_decode=counted.spec_decode, beside=beside)
 

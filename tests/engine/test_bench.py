@@ -40,7 +40,7 @@ def test_a_point_gives_a_record_whose_counters_agree(scratch, server, point, har
 
 def test_same_prompts_in_the_same_order_each_time(scratch, server, point, hardware):
     first, second = (bench.measure(server, point(concurrency=1), hardware=hardware) for _ in range(2))
-    assert first.status == second.status == "ok"
+    assert (first.reason, second.reason) == (None, None)
     assert first.run_id != second.run_id
     a, b = records.requests(first), records.requests(second)
     assert list(a.prompt_id) == list(b.prompt_id)
@@ -53,7 +53,9 @@ def test_the_chat_template_is_applied_once(scratch, server, point, hardware):
     from specbook.plan import prompts
 
     wanted = point(concurrency=4)
-    row = records.requests(bench.measure(server, wanted, hardware=hardware)).iloc[0]
+    record = bench.measure(server, wanted, hardware=hardware)
+    assert record.reason is None
+    row = records.requests(record).iloc[0]
     prompt = next(p for p in prompts.of(wanted.traffic) if p.id == row.prompt_id)
     tokenizer = AutoTokenizer.from_pretrained(wanted.target.model)
     turn = [{"role": "user", "content": prompt.prompt}]
@@ -92,6 +94,7 @@ def test_a_server_of_another_configuration_is_refused(scratch, server, point, ha
 def test_an_engine_killed_on_the_way_makes_a_failed_record(scratch, target, point, hardware, tmp_path):
     with Server(target, log_dir=tmp_path) as server:
         good = bench.measure(server, point(speculation=None, concurrency=2), hardware=hardware)
+        assert good.reason is None
         records.append(good)
         long = point(speculation=None, concurrency=1, num_requests=300, max_tokens=200)
         threading.Timer(4, os.kill, (core(server).pid, signal.SIGKILL)).start()
@@ -137,7 +140,7 @@ def test_an_engine_that_stalls_and_goes_on_fails_the_point(scratch, server, poin
     thread.join()
     assert record.status == "failed"
     assert "stalled: 2 requests waited" in record.reason
-    assert bench.measure(server, point(concurrency=2), hardware=hardware).status == "ok"
+    assert bench.measure(server, point(concurrency=2), hardware=hardware).reason is None
 
 
 def test_a_server_that_never_started_is_a_failed_record(scratch, point, hardware):

@@ -45,10 +45,10 @@ def _nothing(positions: int) -> SpecDecodeCounters:
 
 
 def settled(read: Callable[[], Counters], before: Counters, finished: int) -> Counters:
-    """`delta` to what `read` gives once `finished` requests are counted, or after `SETTLE_S`."""
+    """What `read` gives once `finished` requests more than `before` are counted, or after `SETTLE_S`."""
     deadline = time.monotonic() + SETTLE_S
     while True:
-        counted = delta(before, read())
-        if counted.server.requests_finished >= finished or time.monotonic() > deadline:
-            return counted
+        now = read()
+        if delta(before, now).server.requests_finished >= finished or time.monotonic() > deadline:
+            return now
         time.sleep(0.05)

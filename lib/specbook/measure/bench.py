@@ -63,8 +63,7 @@ def measure(
             point, server, [arg.replace(folder, "build/bench") for arg in run.arguments(chosen, "window")]
         )
         try:
-            run.load(warmup, "warmup")
-            window = _observe(run, chosen)
+            window = _observe(run, warmup, chosen)
             if problem := stall.stalled(window.result, point.load) or books.disagreement(window, point):
                 raise EngineError(problem)
         except EngineError as error:
@@ -129,16 +128,19 @@ class _Run:
         return json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def _observe(run: _Run, prompts: list[traffic.Prompt]) -> Window:
-    # Warm-ups were a run of their own, so both readings lie around the measured requests alone.
+def _observe(run: _Run, warmup: list[traffic.Prompt], prompts: list[traffic.Prompt]) -> Window:
     loadgen.shared().wait_ready()
-    before = run.server.counters()
+    started = run.server.counters()
+    run.load(warmup, "warmup")
+    # The last warm-up may be counted after its answer: in the window it would unbalance the books.
+    before = counters.settled(run.server.counters, started, len(warmup))
     gpus = run.point.target.tensor_parallel_size
     with utilisation.Sampler(run.server.pids, loadgen.shared().pid, gpus) as sampler:
         run.load(prompts, "window")
     result = run.result("window")
     books.raise_if_requests_failed(result)
-    counted = counters.settled(run.server.counters, before, result["completed"])
+    after = counters.settled(run.server.counters, before, result["completed"])
+    counted = counters.delta(before, after)
     return Window(result, counted.server, counted.spec_decode, sampler.result())
 
 
