@@ -15,7 +15,7 @@ class Estimate(Frozen):
     unit_of_n: str
     """Plural: `restarts`, `prompts`."""
     level: float = 0.95
-    method: Literal["student-t", "prompts-and-restarts", "wilson", "none"]
+    method: Literal["student-t", "prompts-and-restarts", "wilson", "poisson", "none"]
 
     @property
     def counted(self) -> str:

@@ -1,0 +1,175 @@
+"""How good a monitor is: its delay, and its false alarms a day, where all monitors find the same drifts.
+
+In: episodes, quiet at first and drifting from a known moment. A monitor that is made nervous enough finds
+anything at once, so each gets the highest threshold with which it still finds a given share of the drifts
+within a given time; then the one that cries wolf least, and is quickest, is the better one.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from specbook.stats.estimate import Estimate
+from specbook.stats.monitors import Growth, Monitor, Reference, alarms
+from specbook.stats.shares import wilson
+
+DAY_S = 86_400
+
+
+class Episode(NamedTuple):
+    """A recording in which the traffic drifts."""
+
+    growth: Growth
+    drift_s: float
+    """On the recording's clock: when the drift begins."""
+
+
+class Delay(NamedTuple):
+    """From the beginning of the drift to the end of the interval in which the alarm was given."""
+
+    seconds: float
+    drafts: float
+
+
+class Detected(NamedTuple):
+    """One monitor at its threshold."""
+
+    title: str
+    threshold: float
+    found: Estimate
+    """Share of the episodes in which an alarm was given within the time."""
+    delays: tuple[Delay, ...]
+    """Of those that were found, as quick as they come."""
+    false_alarms_per_day: Estimate
+
+
+def since_drift(monitor: Monitor, reference: Reference, episode: Episode) -> tuple[np.ndarray, np.ndarray]:
+    """([m] statistics, [m] seconds after the drift) of the intervals that end after it began.
+
+    The monitor has watched the quiet part before, and has what it saw there in its state.
+    """
+    after = episode.growth.end_s > episode.drift_s
+    found = monitor.statistics(reference.scores(episode.growth))[after]
+    return found, episode.growth.end_s[after] - episode.drift_s
+
+
+def matched_threshold(
+    monitor: Monitor, reference: Reference, episodes: Sequence[Episode], *, share: float, within_s: float
+) -> float:
+    """The highest threshold with which `share` of the episodes alarm within `within_s` of the drift.
+
+    Raises:
+        ValueError: if there is no episode, or one ends before anything can be seen.
+    """
+    if not episodes or not 0 < share <= 1:
+        raise ValueError(f"need an episode and a share above 0, got {len(episodes)} and {share}")
+    highest = []
+    for episode in episodes:
+        found, seconds = since_drift(monitor, reference, episode)
+        if not (seconds <= within_s).any():
+            raise ValueError(f"an episode has no interval within {within_s:g} s of its drift: record longer")
+        highest.append(found[seconds <= within_s].max())
+    needed = int(np.ceil(share * len(highest)))
+    return float(np.sort(highest)[::-1][needed - 1])
+
+
+def delay(monitor: Monitor, reference: Reference, episode: Episode, threshold: float) -> Delay | None:
+    """How long the monitor takes; None if it never alarms after the drift."""
+    found, seconds = since_drift(monitor, reference, episode)
+    over = found >= threshold
+    if not over.any():
+        return None
+    first = int(over.argmax())
+    seen = episode.growth.drafts[episode.growth.end_s > episode.drift_s]
+    return Delay(float(seconds[first]), float(seen[: first + 1].sum()))
+
+
+def false_alarms_per_day(
+    monitor: Monitor, reference: Reference, quiet: Growth, threshold: float, interval_s: float
+) -> Estimate:
+    """Alarms in a stretch without drift, by days of it; n counts the hours watched.
+
+    Args:
+        quiet: intervals of `interval_s` each, those that have drafts.
+        interval_s: seconds from reading to reading.
+
+    Returns:
+        The rate with its exact Poisson interval (Garwood 1936), whose upper end holds where no alarm came.
+    """
+    days = quiet.intervals * interval_s / DAY_S
+    count = len(alarms(monitor, reference.scores(quiet), threshold))
+    low = stats.chi2.ppf(0.025, 2 * count) / 2 if count else 0.0
+    high = stats.chi2.ppf(0.975, 2 * count + 2) / 2
+    return Estimate(
+        value=count / days, low=low / days, high=high / days, n=round(24 * days), unit_of_n="hours",
+        method="poisson",
+    )  # fmt: skip
+
+
+class Blocks(NamedTuple):
+    """How recordings are drawn from: moving blocks (Kunsch 1989, doi:10.1214/aos/1176347265).
+
+    Within a block the answers in flight stay the same, and so do the runs of bad luck that false alarms are
+    made of; runs longer than a block are lost.
+    """
+
+    length: int
+    """Intervals."""
+    interval_s: float
+    """From reading to reading, as it was recorded."""
+
+
+def resampled(quiet: Growth, intervals: int, blocks: Blocks, rng: np.random.Generator) -> Growth:
+    """A longer quiet stretch: blocks of a recorded one, drawn again and again.
+
+    Raises:
+        ValueError: if the recording is shorter than a block.
+    """
+    length, interval_s = blocks
+    if not 1 <= length <= quiet.intervals:
+        raise ValueError(f"a block of {length} intervals does not fit into {quiet.intervals} recorded ones")
+    starts = rng.integers(0, quiet.intervals - length + 1, -(-intervals // length))
+    places = (starts[:, None] + np.arange(length)).ravel()[:intervals]
+    clock = interval_s * np.arange(1.0, intervals + 1)
+    return Growth(clock, quiet.drafts[places], quiet.accepted[places])
+
+
+def spliced(
+    before: Growth, after: Growth, intervals: int, blocks: Blocks, rng: np.random.Generator
+) -> Episode:
+    """An abrupt drift made of two recordings: `intervals` of the one, then as many of the other."""
+    first, then = (resampled(part, intervals, blocks, rng) for part in (before, after))
+    drift_s = float(first.end_s[-1])
+    joined = zip(first, then._replace(end_s=then.end_s + drift_s), strict=True)
+    return Episode(Growth(*(np.concatenate(columns) for columns in joined)), drift_s)
+
+
+def compare(
+    monitors: Sequence[Monitor],
+    reference: Reference,
+    episodes: Sequence[Episode],
+    quiet: Growth,
+    *,
+    share: float,
+    within_s: float,
+    interval_s: float,
+) -> list[Detected]:
+    """Each monitor at its `matched_threshold`, the fewest false alarms first, then the quickest."""
+    made = []
+    for monitor in monitors:
+        at = matched_threshold(monitor, reference, episodes, share=share, within_s=within_s)
+        found = [delay(monitor, reference, episode, at) for episode in episodes]
+        delays = tuple(sorted(d for d in found if d is not None and d.seconds <= within_s))
+        rate = false_alarms_per_day(monitor, reference, quiet, at, interval_s)
+        made.append(
+            Detected(
+                monitor.title, at, wilson(len(delays), len(episodes), unit_of_n="episodes"), delays, rate
+            )
+        )
+    return sorted(made, key=lambda one: (one.false_alarms_per_day.value, _median_s(one)))
+
+
+def _median_s(one: Detected) -> float:
+    return float(np.median([delay.seconds for delay in one.delays])) if one.delays else np.inf

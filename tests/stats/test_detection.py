@@ -1,0 +1,127 @@
+"""Delay and false alarms: by hand on a straight fall, by simulation on noise, and on drawn recordings."""
+
+import numpy as np
+import pytest
+
+from specbook.stats.detection import (
+    DAY_S,
+    Blocks,
+    Delay,
+    Episode,
+    compare,
+    delay,
+    false_alarms_per_day,
+    matched_threshold,
+    resampled,
+    spliced,
+)
+from specbook.stats.monitors import MONITORS, Cusum, Growth, Reference, Window, alarms
+
+REFERENCE = Reference(accepted_per_draft=2.0, variance_per_draft=4.0)
+DRAFTS = 16.0
+"""An interval, so that a score of 1 is a fall of 0.5."""
+
+
+def growth(scores) -> Growth:
+    """What gives these scores, an interval a second."""
+    n = len(scores)
+    accepted = DRAFTS * (2.0 - 0.5 * np.asarray(scores, float))
+    return Growth(np.arange(1.0, n + 1), np.full(n, DRAFTS), accepted)
+
+
+def drifting(fall: float, seed: int, quiet: int = 100, after: int = 100) -> Episode:
+    noise = np.random.default_rng(seed).standard_normal(quiet + after)
+    return Episode(growth(noise + np.repeat([0.0, fall], [quiet, after])), float(quiet))
+
+
+def test_the_delay_of_a_straight_fall():
+    episode = Episode(growth([0] * 10 + [1.5] * 10), 10.0)
+    assert delay(Cusum(0.5), REFERENCE, episode, 3.0) == Delay(seconds=3.0, drafts=3 * DRAFTS)
+
+
+def test_an_interval_that_began_before_the_drift_counts_from_the_drift():
+    episode = Episode(growth([0] * 10 + [1.5] * 10), 10.5)
+    assert delay(Cusum(0.5), REFERENCE, episode, 1.0).seconds == 0.5
+
+
+def test_what_never_reaches_its_threshold_has_no_delay():
+    assert delay(Cusum(0.5), REFERENCE, Episode(growth([0] * 20), 10.0), 3.0) is None
+
+
+def test_an_alarm_before_the_drift_is_no_detection():
+    episode = Episode(growth([9] + [0] * 19), 10.0)
+    assert delay(Window(2), REFERENCE, episode, 3.0) is None
+
+
+def test_the_threshold_is_the_highest_that_still_finds_enough():
+    episodes = [Episode(growth([0] * 10 + [0.5 + rise] * 10), 10.0) for rise in (1, 2, 3, 4)]
+    # The statistics reach 5, 10, 15, 20 within five seconds.
+    found = [
+        matched_threshold(Cusum(0.5), REFERENCE, episodes, share=share, within_s=5)
+        for share in (0.5, 0.75, 1)
+    ]
+    assert found == pytest.approx([15, 10, 5])
+
+
+@pytest.mark.parametrize(("share", "within_s", "why"), [(0, 5, "a share above 0"), (1, 0.5, "no interval")])
+def test_what_cannot_be_matched_is_refused(share, within_s, why):
+    with pytest.raises(ValueError, match=why):
+        matched_threshold(Cusum(), REFERENCE, [drifting(2, 0)], share=share, within_s=within_s)
+
+
+def test_false_alarms_by_the_day_with_an_exact_interval():
+    quiet = growth(([0.0] * 99 + [40.0]) * 6)
+    found = false_alarms_per_day(Cusum(0.5), REFERENCE, quiet, 10.0, interval_s=144.0)
+    assert found.value == pytest.approx(6.0)  # 600 intervals of 144 s are a day
+    assert (found.low, found.high) == pytest.approx((2.2019, 13.0595), abs=1e-3)
+    none = false_alarms_per_day(Cusum(0.5), REFERENCE, quiet, 1e6, interval_s=144.0)
+    assert (none.value, none.low) == (0, 0)
+    assert none.high == pytest.approx(3.6889, abs=1e-3)  # - log(0.025): nothing seen is not never
+
+
+def test_the_best_monitor_of_a_small_lasting_fall_is_no_short_mean():
+    """What theory says of means and sums (Page 1954): at the same sensitivity the sum cries wolf less."""
+    episodes = [drifting(1.0, seed) for seed in range(60)]
+    quiet = growth(np.random.default_rng(99).standard_normal(DAY_S))
+    found = compare(
+        (Window(3), Cusum(0.5)), REFERENCE, episodes, quiet, share=0.95, within_s=40, interval_s=1.0
+    )
+    assert [one.title for one in found] == ["CUSUM 0.5", "mean of 3"]
+    assert found[0].false_alarms_per_day.value * 3 < found[1].false_alarms_per_day.value
+    assert all(one.found.value >= 0.95 for one in found)
+    assert all(len(one.delays) == round(60 * one.found.value) for one in found)
+
+
+def test_without_drift_nothing_is_found_that_noise_does_not_give():
+    episodes = [drifting(0.0, seed) for seed in range(40)]
+    quiet = growth(np.random.default_rng(7).standard_normal(20_000))
+    for one in compare(MONITORS, REFERENCE, episodes, quiet, share=1.0, within_s=30, interval_s=1.0):
+        assert one.false_alarms_per_day.value > 500  # to find nothing, it has to cry all day
+
+
+# drawn recordings
+
+
+def test_blocks_keep_their_order_and_come_from_the_recording():
+    quiet = Growth(np.arange(1.0, 101), np.arange(100.0) + 1, np.arange(100.0))
+    found = resampled(quiet, 45, Blocks(10, 0.5), np.random.default_rng(0))
+    assert found.intervals == 45
+    assert found.end_s[-1] == 22.5
+    assert (found.drafts - found.accepted == 1).all()
+    runs = np.diff(found.accepted)
+    assert np.delete(runs, np.arange(9, 44, 10)).tolist() == [1.0] * 40
+
+
+def test_a_recording_shorter_than_a_block_is_refused():
+    with pytest.raises(ValueError, match="does not fit into 5"):
+        resampled(growth([0] * 5), 20, Blocks(6, 1.0), np.random.default_rng(0))
+
+
+def test_a_spliced_drift_falls_where_it_says():
+    rng = np.random.default_rng(0)
+    found = spliced(growth([0.0] * 50), growth([3.0] * 50), 30, Blocks(5, 2.0), rng)
+    scores = REFERENCE.scores(found.growth)
+    assert found.drift_s == 60.0
+    assert scores[found.growth.end_s <= found.drift_s].tolist() == [0.0] * 30
+    assert scores[found.growth.end_s > found.drift_s] == pytest.approx([3.0] * 30)
+    assert alarms(Cusum(0.5), scores, 5.0)[0] == 31
