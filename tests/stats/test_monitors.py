@@ -33,6 +33,13 @@ def test_cusum_crosses_after_the_fall_less_the_allowance():
     assert alarms(Cusum(0.5), np.full(6, 1.5), threshold=3.0) == [2, 5]
 
 
+@pytest.mark.parametrize("threshold", [2.0, 4.0])
+def test_cusums_false_alarms_on_noise_are_siegmunds(threshold):
+    scores = noise(200_000, seed=5)
+    found = len(scores) / len(alarms(Cusum(0.5), scores, threshold))
+    assert found == pytest.approx(Cusum(0.5).intervals_to_false_alarm(threshold), rel=0.1)
+
+
 def test_ewma_is_its_recursion_and_has_unit_variance_in_the_long_run():
     scores, held, want = noise(200_000), 0.0, []
     for score in scores[:200]:

@@ -152,6 +152,14 @@ class Cusum(NamedTuple):
         sums = np.cumsum(finite(scores, "scores") - self.allowance)
         return sums - np.minimum(0.0, np.minimum.accumulate(sums))
 
+    def intervals_to_false_alarm(self, threshold: float) -> float:
+        """Their mean number, where scores are independent and normal; an approximation for an allowance > 0.
+
+        Source: Siegmund 1985, Sequential Analysis (doi:10.1007/978-1-4757-1862-1), ch. 2 and 10.
+        """
+        reach = 2 * self.allowance * (threshold + 1.166)
+        return float((np.exp(reach) - reach - 1) / (2 * self.allowance**2))
+
 
 class ShiryaevRoberts(NamedTuple):
     """The sequential test that sums likelihood ratios over every moment the fall may have begun at."""
