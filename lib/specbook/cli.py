@@ -141,7 +141,7 @@ def book(
     from specbook.mistakes import near
 
     with _one_clear_message(RESUMABLE):
-        names = plan.chapters(["all"], hardware)
+        names = render.of(hardware)
         source = source or ("hardware" if group == "quick" else "records")
         if source not in get_args(plan.Source):
             raise ConfigError(f"no source {source!r}{near(source, get_args(plan.Source))}")

@@ -159,15 +159,21 @@ def best_over_domains(runs: Iterable[RunRecord]) -> pd.DataFrame:
     table = table[table["method"] != "baseline"]
     means = across_domains(table)
     best = means.loc[means.groupby("load", sort=False)["speedup"].idxmax()] if len(means) else means
-    return best.assign(estimate=[_over_restarts(table, row) for row in best.itertuples()])
+    return best.assign(estimate=[_of_arm(table, row) for row in best.itertuples()])
 
 
-def _over_restarts(table: pd.DataFrame, best: Any) -> Estimate:
-    """Of one arm and load: each restart gives the geometric mean of its domains."""
-    cells = table[(table["load"] == best.load) & (table["arm"] == best.arm)]
-    both = pd.concat(
-        list(cells["by_restart"]), axis=1, join="inner"
-    )  # a restart that lacks a domain is another mix
+def _of_arm(table: pd.DataFrame, best: Any) -> Estimate:
+    return over_restarts(table[(table["load"] == best.load) & (table["arm"] == best.arm)])[0]
+
+
+def over_restarts(cells: pd.DataFrame) -> tuple[Estimate, pd.Series]:
+    """The geometric mean of some rows of `speedups`, one arm's, with its interval, and that of each restart.
+
+    A restart that lacks one of the cells is another mix, and left out.
+    """
+    both = pd.concat(list(cells["by_restart"]), axis=1, join="inner")
+    each = np.exp(np.log(both).mean(axis=1))
     if both.empty:
-        return Estimate(value=best.speedup, low=None, high=None, n=0, unit_of_n="restarts", method="none")
-    return ratios.geometric_mean_ci(np.exp(np.log(both).mean(axis=1)))
+        value = float(np.exp(np.log(cells["speedup"].astype(float)).mean()))
+        return Estimate(value=value, low=None, high=None, n=0, unit_of_n="restarts", method="none"), each
+    return ratios.geometric_mean_ci(each), each

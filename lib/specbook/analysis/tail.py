@@ -13,6 +13,8 @@ from specbook.stats import percentiles
 
 POOLED = "all domains"
 """What stands for the domain where all of them are pooled."""
+ACROSS = [name for name in CELL if name not in ("domain", "setup")]
+"""What stays of CELL where domains are pooled."""
 COLUMNS = (
     *CELL, "arm", "baseline", "metric", "q", "arm_s", "baseline_s", "value", "low", "high", "n", "enough",
     "late", "estimate",
@@ -33,19 +35,21 @@ def tails(runs: Iterable[RunRecord]) -> pd.DataFrame:
     each = _table(answered, speeds, CELL)
     if each["domain"].nunique() < 2:
         return each
-    pooled = _table(answered, speeds, [name for name in CELL if name not in ("domain", "setup")])
+    pooled = _table(answered, speeds, ACROSS)
     return pd.concat([each, pooled.assign(domain=POOLED)], ignore_index=True)
 
 
-def changes(runs: Iterable[RunRecord]) -> pd.DataFrame:
+def changes(runs: Iterable[RunRecord], pooled: bool = False) -> pd.DataFrame:
     """Each arm's percentiles minus the best baseline's, in seconds: the median beside p99.
+
+    By domain, or `pooled` over all of them.
 
     Columns: CELL, arm, baseline, metric, q, arm_s and baseline_s (both arms' own), and those of `latency.row`
     for the change: value, low, high, n, enough, late, estimate; and records (their ids, the arm's first). No
     rows where no round has both.
     """
     good = select.current(runs)
-    return _table(latency.answered(good), summaries.throughput(good), CELL)
+    return _table(latency.answered(good), summaries.throughput(good), ACROSS if pooled else CELL)
 
 
 def _table(answered: pd.DataFrame, speeds: pd.DataFrame, by: list[str]) -> pd.DataFrame:

@@ -38,6 +38,11 @@ def chapters() -> list[str]:
     return [Path(name).name for name in files if Path(name).parent == Path("book/executed")]
 
 
+def of(hardware: str) -> list[str]:
+    """The chapters that a hardware has plans for and `_toc.yml` a page: others await their records."""
+    return [name for name in plan.chapters(["all"], hardware) if name in chapters()]
+
+
 def executed_dir() -> Path:
     """Where jupyter-book finds executed notebooks; git-ignored."""
     return paths.root() / "book" / "executed"
@@ -140,11 +145,11 @@ def build(
     out_folder: Path | None = None,
     report: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """Execute the chapters (default: all of the hardware), then build the book; returns its `index.html`.
+    """Execute the chapters (default: `of` the hardware), then build the book; returns its `index.html`.
 
     `report` is told what comes next: each takes seconds to minutes.
     """
-    names = list(names or plan.chapters(["all"], hardware))
+    names = list(names or of(hardware))
     pages.make_room(executed_dir(), chapters(), names, hardware)
     for number, name in enumerate(names, start=1):
         report(f"drawing {name} ({number} of {len(names)})")

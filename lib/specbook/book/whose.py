@@ -46,4 +46,4 @@ def _weights_today(run: RunRecord) -> dict[str, str]:
     """Of the models on disk; where a model is not there, or on a hub, nothing can have changed here."""
     point, recorded = run.point, run.provenance.weights_sha256
     today = provenance.weights_sha256(point.target, point.speculation)
-    return {role: recorded[role] if sha.startswith("hub:") else sha for role, sha in today.items()}
+    return {role: recorded.get(role, sha) if sha.startswith("hub:") else sha for role, sha in today.items()}

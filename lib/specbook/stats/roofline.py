@@ -90,3 +90,17 @@ def decode_step(
         memory_s=None if peak_bytes_per_s is None else bytes_read / peak_bytes_per_s / devices,
         compute_s=None if peak_flops_per_s is None else flops / peak_flops_per_s / devices,
     )
+
+
+def speculative_cost(plain: StepCost, verifying: StepCost, draft_s: float | None, k: int) -> float | None:
+    """Price of a speculative step in plain ones, both as short as the peaks allow; None without peaks.
+
+    Args:
+        plain: a decode step of the target.
+        verifying: its step over k + 1 tokens a sequence.
+        draft_s: least seconds of one pass of the draft, which drafts one token.
+        k: draft tokens per step, >= 1.
+    """
+    if plain.least_s is None or verifying.least_s is None or draft_s is None:
+        return None
+    return (verifying.least_s + k * draft_s) / plain.least_s

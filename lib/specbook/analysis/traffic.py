@@ -1,0 +1,122 @@
+"""Structured traffic against open-ended traffic: what each gains from a draft, and whether TTFT stays."""
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import pandas as pd
+
+from specbook.analysis import acceptance, speedup, summaries, tail
+from specbook.records import select
+from specbook.records.run import RunRecord
+from specbook.stats import ratios
+from specbook.stats.estimate import Estimate
+
+STRUCTURED, OPEN = "structured", "open-ended"
+KINDS = {"json": STRUCTURED, "math": STRUCTURED, "chat": OPEN, "prose": OPEN}
+"""Of the pocket domains: records and sums have one form, a chat or a text may go on in many ways."""
+SAME = 0.05
+"""A median that moved by no more than this share of itself is called unchanged: chosen, as no source says."""
+GAINS = (
+    "load", "concurrency", "method", "arm", "num_speculative_tokens", "traffic", "domains", "speedup", "low",
+    "high", "estimate", "by_restart",
+)  # fmt: skip
+LENGTHS = ("method", "num_speculative_tokens", "traffic", "length")
+FIRST = ("load", "method", "arm", "metric", "baseline_s", "arm_s", "estimate", "verdict")
+Verdict = Literal["unchanged", "changed", "undecided", "no interval"]
+
+
+def kind(domain: str) -> str:
+    """Which traffic a domain is of; one that is none of KINDS stands for itself."""
+    return KINDS.get(domain, domain)
+
+
+def gains(runs: Iterable[RunRecord]) -> pd.DataFrame:
+    """Speed-up of every arm by kind of traffic: the geometric mean of its domains, restart by restart.
+
+    Columns: GAINS; `domains` are those that the mean is of.
+    """
+    runs = list(runs)
+    table = speedup.speedups(runs)
+    table = table[table["method"] != "baseline"]
+    table = table.assign(traffic=table["domain"].map(kind))
+    batch = {run.point.load.label: run.point.load.concurrency for run in runs}
+    names = ["load", "method", "arm", "num_speculative_tokens", "traffic"]
+    rows = []
+    for key, cell in table.groupby(names, sort=False):
+        found, each = speedup.over_restarts(cell)
+        rows.append(
+            {**dict(zip(names, key, strict=True)), "concurrency": batch[key[0]],
+             "domains": tuple(cell["domain"]), "speedup": found.value, "low": found.low, "high": found.high,
+             "estimate": found, "by_restart": each}
+        )  # fmt: skip
+    return summaries.frame(rows, GAINS)
+
+
+def best(table: pd.DataFrame) -> pd.DataFrame:
+    """Of `gains`: each method at its best K, by load and traffic; rows of one load and method together."""
+    found = table.loc[table.groupby(["load", "method", "traffic"], sort=False)["speedup"].idxmax()]
+    parts = [cell for _, cell in found.groupby(["load", "method"], sort=False)]
+    return pd.concat(parts, ignore_index=True) if parts else found
+
+
+def lengths(runs: Iterable[RunRecord]) -> pd.DataFrame:
+    """Acceptance length in tokens/step at the first load, each domain of a kind counted once. LENGTHS."""
+    table = acceptance.by_domain(runs)
+    table = table[table["load"].isin(table["load"][:1])]
+    table = table.assign(traffic=table["domain"].map(kind))
+    rows = [
+        dict(zip(LENGTHS, (*key, acceptance.macro(list(cell["length"]))), strict=True))
+        for key, cell in table.groupby(list(LENGTHS[:3]), sort=False)
+    ]
+    return summaries.frame(rows, LENGTHS)
+
+
+def first_token(runs: Iterable[RunRecord]) -> pd.DataFrame:
+    """Median TTFT and TPOT of each method's best arm beside the best baseline's, all domains together.
+
+    Columns: FIRST. `estimate` is the change in seconds, `verdict` what can be said of it at SAME.
+    """
+    good = select.current(runs)
+    chosen = speedup.best_k(good)
+    arms = set() if chosen.empty else set(zip(chosen["load"], chosen["arm"], strict=True))
+    kept = [
+        run for run in good if run.point.speculation is None or (run.point.load.label, run.point.arm) in arms
+    ]
+    table = tail.changes(kept, pooled=True) if arms else summaries.frame([], tail.COLUMNS)
+    titles = dict(zip(chosen["arm"], chosen["method"], strict=True)) if arms else {}
+    rows = [
+        {"load": row.load, "method": titles[row.arm], "arm": row.arm, "metric": row.metric,
+         "baseline_s": row.baseline_s, "arm_s": row.arm_s, "estimate": row.estimate,
+         "verdict": verdict(row.estimate, row.baseline_s)}
+        for row in table.itertuples() if row.q == 0.5 and row.metric in ("ttft_s", "tpot_s")
+    ]  # fmt: skip
+    return summaries.frame(rows, FIRST)
+
+
+def verdict(change: Estimate, base: float) -> Verdict:
+    """What an interval says of "unchanged", which is a change of at most SAME of `base`, in its unit.
+
+    `unchanged` if all of the interval lies within, `changed` if none of it does, else `undecided`.
+    """
+    if change.low is None or change.high is None:
+        return "no interval"
+    most = SAME * base
+    if -most <= change.low and change.high <= most:
+        return "unchanged"
+    return "changed" if change.low > most or change.high < -most else "undecided"
+
+
+def contrast(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Of `best`: for each load and method that has both kinds, their rows and the `ratio` of the two gains.
+
+    The ratio is taken restart by restart, and has its interval over them.
+    """
+    found = []
+    for (load, method), cell in table.groupby(["load", "method"], sort=False):
+        sides = {row["traffic"]: row for _, row in cell.iterrows()}
+        if {STRUCTURED, OPEN} <= set(sides):
+            pair = [sides[name]["by_restart"] for name in (STRUCTURED, OPEN)]
+            both = pd.concat(pair, axis=1, join="inner")
+            ratio = ratios.ratio_ci(both.iloc[:, 0], both.iloc[:, 1]) if len(both) else None
+            found.append({"load": load, "method": method, "ratio": ratio, **sides})
+    return found
