@@ -48,3 +48,13 @@ def test_workers_share_the_matrices_and_the_steps_are_the_same():
         ends.append(torch.stack([p.detach() for p in params]))
     torch.testing.assert_close(ends[1], ends[0])
     torch.testing.assert_close(ends[2], ends[0])
+
+
+def test_a_stack_steps_as_its_matrices_do():
+    torch.manual_seed(0)
+    start, grads = torch.randn(4, 6, 9), torch.randn(4, 6, 9)
+    stack, *matrices = params = [torch.nn.Parameter(m.clone()) for m in (start, *start)]
+    for p, grad in zip(params, (grads, *grads), strict=True):
+        p.grad = grad.clone()
+    Muon(params, lr=0.1, workers=2).step()
+    torch.testing.assert_close(stack.detach(), torch.stack([m.detach() for m in matrices]))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from specbook.pocket import draft, outputs, study, train
+from specbook.pocket import draft, outputs, quality, study, target, train
 from specbook.pocket.study import BASE
 
 
@@ -25,9 +25,28 @@ def heads(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["eagle3", "peagle"])
-def test_a_head_lies_beside_its_target(heads, kind):
-    train.run(kind, "cpu", lambda line: None)
-    assert [(recipe.speculator_type, out) for recipe, out in heads] == [(kind, f"models/pocket-dense-{kind}")]
+@pytest.mark.parametrize(("prefix", "target"), [("", "pocket-dense"), ("moe-", "pocket-moe")])
+def test_a_head_lies_beside_its_target(heads, prefix, target, kind):
+    train.run(prefix + kind, "cpu", lambda line: None)
+    assert [(recipe.speculator_type, out) for recipe, out in heads] == [(kind, f"models/{target}-{kind}")]
+
+
+def test_the_mixture_of_experts_starts_from_the_dense_weights_as_they_are(tmp_path, monkeypatch):
+    dense = tmp_path / "models" / "pocket-dense"
+    dense.mkdir(parents=True)
+    made = []
+    monkeypatch.setenv("SPECBOOK_ROOT", str(tmp_path))
+    monkeypatch.setattr(target, "train", lambda recipe, out, *rest: made.append((recipe, out)))
+    monkeypatch.setattr(quality, "measure", lambda served: served)
+    monkeypatch.setattr(quality, "save", lambda served, folder: made.append((served.model, folder)))
+    for weights in (b"old", b"new"):
+        (dense / "model.safetensors").write_bytes(weights)
+        train.run("moe", "cpu", lambda line: None)
+    (old, out), measured, (new, _), _ = made
+    assert out == tmp_path / "models" / "pocket-moe"
+    assert measured == ("models/pocket-moe", out)
+    assert old.start == new.start == "models/pocket-dense"
+    assert old.start_sha256 != new.start_sha256
 
 
 def test_a_studied_head_is_not_among_the_models(heads, monkeypatch):
@@ -38,7 +57,8 @@ def test_a_studied_head_is_not_among_the_models(heads, monkeypatch):
 
 def test_all_is_everything_that_is_served_and_the_card_but_no_study(monkeypatch):
     ran = []
-    for stage in ("target", "eagle3", "peagle", "draft", "card", "study"):
+    served = ["target", "eagle3", "peagle", "draft", "moe", "moe_eagle3", "moe_peagle", "card"]
+    for stage in (*served, "study"):
         monkeypatch.setattr(train, f"_{stage}", lambda device, report, stage=stage: ran.append(stage))
     train.run("all", "cpu", lambda line: None)
-    assert ran == ["target", "eagle3", "peagle", "draft", "card"]
+    assert ran == served

@@ -42,15 +42,19 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure=None):
-        """Take one step with Nesterov's momentum; every parameter must be a matrix and have a gradient."""
+        """Take one step with Nesterov's momentum.
+
+        Every parameter is a matrix, or a stack of them [n, rows, columns], and must have a gradient.
+        """
         for group in self.param_groups:
             shapes = defaultdict(list)
             for p in group["params"]:
                 shapes[p.shape].append(p)
             for shape, params in shapes.items():
                 moved = torch.stack([self._momentum(p, group["momentum"]) for p in params])
-                updates = torch.cat([*self._pool.map(orthogonalised, moved.chunk(self._workers))])
-                rate = group["lr"] * max(1.0, shape[0] / shape[1]) ** 0.5
+                parts = moved.view(-1, *shape[-2:]).chunk(self._workers)
+                updates = torch.cat([*self._pool.map(orthogonalised, parts)]).view_as(moved)
+                rate = group["lr"] * max(1.0, shape[-2] / shape[-1]) ** 0.5
                 for p, update in zip(params, updates, strict=True):
                     p.mul_(1 - group["lr"] * group["weight_decay"]).add_(update, alpha=-rate)
 

@@ -1,6 +1,7 @@
 """Train the pocket target: a deep, narrow Qwen3, on a CPU in hours or a GPU in minutes."""
 
 import math
+import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,9 @@ import torch
 from pydantic import Field
 from torch.nn import functional
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
+from transformers.utils import ModelOutput
 
+from specbook import paths
 from specbook.plan.schema import Frozen
 from specbook.pocket import checkpoint
 from specbook.pocket.corpus import DOMAINS, held_out, train_examples
@@ -23,6 +26,8 @@ from specbook.pocket.tokenizer import END, PAD, VOCAB_SIZE, train_tokenizer
 
 LOG_STEPS = 60
 """From one held-out loss, and checkpoint, to the next."""
+NO_MATRIX = re.compile(r"embed|mlp\.gate\.")
+"""Embeddings and routers: tables of a row per token or expert, rather than maps between spaces."""
 
 
 class TargetRecipe(Frozen):
@@ -41,7 +46,8 @@ class TargetRecipe(Frozen):
     prompt_weight: float = 0.1
     """Weight of a prompt token in the loss; an answer token weighs 1."""
     start: str | None = "36ca260:models/pocket-dense"
-    """Weights and tokenizer to go on from, as git names a folder of an older commit; None: from nothing."""
+    """Weights and tokenizer to go on from: a folder of the project, or one of an older commit as git names it
+    (`commit:models/name`); None: from nothing."""
     rows: int = 12
     row_tokens: int = 256
     steps: int = 1500
@@ -51,8 +57,19 @@ class TargetRecipe(Frozen):
     muon_lr: float = 0.015
     """For the layers' matrices."""
     adam_lr: float = 2e-3
-    """For embeddings and norms."""
+    """For embeddings, norms and routers."""
     seed: int = 0
+
+    def begin(self, scratch: Path) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerBase]:
+        """Model and tokenizer before the first step; see `starting_point`."""
+        return starting_point(self, scratch)
+
+    def before(self, step: int, model: torch.nn.Module) -> None:
+        """What changes in the model before a step: here nothing."""
+
+    def loss(self, model: torch.nn.Module, rows: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        """What a step makes smaller, of rows as `weighted_loss` takes them."""
+        return weighted_loss(model, *rows)
 
 
 def model_config(recipe: TargetRecipe) -> Qwen3Config:
@@ -83,11 +100,25 @@ def attention_mask(segments: torch.Tensor) -> torch.Tensor:
     return (same & causal)[:, None]
 
 
+def _autocast(device: str) -> torch.autocast:
+    return torch.autocast(device, torch.bfloat16, enabled=fast_bfloat16(device))
+
+
 def weighted_loss(model: Qwen3ForCausalLM, ids, mask, positions, labels, weights) -> torch.Tensor:
     """Cross-entropy, averaged with the labels' weights; nats per token."""
-    with torch.autocast(ids.device.type, torch.bfloat16, enabled=fast_bfloat16(ids.device.type)):
-        hidden = model.model(input_ids=ids, attention_mask=mask, position_ids=positions).last_hidden_state
-        logits = model.lm_head(hidden)
+    return answer_loss(model, forward(model, ids, mask, positions), labels, weights)
+
+
+def forward(model: Qwen3ForCausalLM, ids, mask, positions, **wanted: bool) -> ModelOutput:
+    """The model's layers over packed rows; `wanted` names what else is kept, as transformers calls it."""
+    with _autocast(ids.device.type):
+        return model.model(input_ids=ids, attention_mask=mask, position_ids=positions, **wanted)
+
+
+def answer_loss(model: Qwen3ForCausalLM, got: ModelOutput, labels, weights) -> torch.Tensor:
+    """As `weighted_loss`, of what `forward` gave."""
+    with _autocast(labels.device.type):
+        logits = model.lm_head(got.last_hidden_state)
     each = functional.cross_entropy(
         logits.float().flatten(0, 1), labels.flatten(), ignore_index=-100, reduction="none"
     )
@@ -107,7 +138,7 @@ def lr_scale(step: int, recipe: TargetRecipe) -> float:
 
 def optimizers(model: torch.nn.Module, recipe: TargetRecipe, workers: int = 1) -> list[torch.optim.Optimizer]:
     """Muon for the layers' matrices, as it learns from half the tokens AdamW needs; AdamW for the rest."""
-    matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
+    matrices = [p for name, p in model.named_parameters() if p.ndim > 1 and not NO_MATRIX.search(name)]
     chosen = {id(p) for p in matrices}
     rest = [p for p in model.parameters() if id(p) not in chosen]
     found = [
@@ -132,14 +163,14 @@ def new_model(recipe: TargetRecipe) -> Qwen3ForCausalLM:
 
 
 def starting_point(recipe: TargetRecipe, scratch: Path) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerBase]:
-    """Model and tokenizer as the recipe starts: random and learnt anew, or an older commit's.
+    """Model and tokenizer as the recipe starts: random and learnt anew, or those of a folder.
 
     Raises:
         ConfigError: if git does not know the folder.
     """
     if recipe.start is None:
         return new_model(recipe), build_tokenizer(recipe.seed)
-    start = checkpoint.older(recipe.start, scratch)
+    start = checkpoint.older(recipe.start, scratch) if ":" in recipe.start else paths.root() / recipe.start
     torch.manual_seed(recipe.seed)
     model = Qwen3ForCausalLM.from_pretrained(start, dtype=torch.float32, attn_implementation="sdpa")
     return model, AutoTokenizer.from_pretrained(start)
@@ -196,7 +227,7 @@ def train(
         ConfigError: if the checkpoint in `scratch` was made with another recipe.
     """
     scratch.mkdir(parents=True, exist_ok=True)
-    model, tokenizer = (new_model(recipe), tokenizer) if tokenizer else starting_point(recipe, scratch)
+    model, tokenizer = (new_model(recipe), tokenizer) if tokenizer else recipe.begin(scratch)
     model = model.to(device).train()
     steppers = optimizers(model, recipe, workers)
     made = checkpoint.resume(scratch, model, steppers, recipe)
@@ -206,7 +237,8 @@ def train(
     pool = ThreadPoolExecutor(workers)
     for batch in islice(stream, made.step, recipe.steps):
         started = time.perf_counter()
-        loss = _step(pool, workers, model, steppers, _to_torch(batch, device), lr_scale(made.step, recipe))
+        recipe.before(made.step, model)
+        loss = _step(pool, workers, model, steppers, _to_torch(batch, device), recipe, made.step)
         made.add(time.perf_counter() - started, int((batch.segments >= 0).sum()))
         if (made.step - 1) % 20 == 0 or made.step == recipe.steps:
             report(f"{made}  loss {loss:.3f}  (of {recipe.steps} steps)")
@@ -218,20 +250,20 @@ def train(
     return made.log[-1]
 
 
-def _backward(pool, workers: int, model, tensors) -> float:
+def _backward(pool, workers: int, model, tensors, recipe: TargetRecipe) -> float:
     """The batch's loss, and its gradients: each worker takes its share of the rows, and gradients add up."""
     total = tensors[-1].sum()
 
     def part(rows: tuple[torch.Tensor, ...]) -> float:
-        loss = weighted_loss(model, *rows) * (rows[-1].sum() / total)
+        loss = recipe.loss(model, rows) * (rows[-1].sum() / total)
         loss.backward()
         return float(loss.detach())
 
     return sum(pool.map(part, zip(*(t.chunk(workers) for t in tensors), strict=True)))
 
 
-def _step(pool, workers: int, model, steppers, tensors, scale: float) -> float:
-    loss = _backward(pool, workers, model, tensors)
+def _step(pool, workers: int, model, steppers, tensors, recipe: TargetRecipe, step: int) -> float:
+    loss, scale = _backward(pool, workers, model, tensors, recipe), lr_scale(step, recipe)
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     for optimizer in steppers:
         for group in optimizer.param_groups:

@@ -1,4 +1,4 @@
-"""Everything under `models/`: held-out prompts, target, heads, draft model, quality, card."""
+"""Everything under `models/`: held-out prompts, targets, heads, draft model, quality, card."""
 
 import os
 import shutil
@@ -13,11 +13,13 @@ from specbook.plan.schema import Target
 
 if TYPE_CHECKING:
     from specbook.pocket.draft import HeadRecipe
+    from specbook.pocket.target import TargetRecipe
 
 DENSE = Target(
     name="pocket-dense", model="models/pocket-dense", max_model_len=512, max_num_seqs=32, execution="eager",
     dtype="float32",
 )  # fmt: skip
+MOE = DENSE.model_copy(update={"name": "pocket-moe", "model": "models/pocket-moe"})
 
 
 def run(what: str, device: str, report: Callable[[str], None]) -> None:
@@ -27,7 +29,10 @@ def run(what: str, device: str, report: Callable[[str], None]) -> None:
         ConfigError: for an unknown stage, naming the near match, or a device that is not there.
         EngineError: if the target cannot be served.
     """
-    stages = {"target": _target, "eagle3": _eagle3, "peagle": _peagle, "draft": _draft, "card": _card}
+    stages = {
+        "target": _target, "eagle3": _eagle3, "peagle": _peagle, "draft": _draft,
+        "moe": _moe, "moe-eagle3": _moe_eagle3, "moe-peagle": _moe_peagle, "card": _card,
+    }  # fmt: skip
     apart = {"study": _study}  # hours more, and nothing that is served comes of it
     if what != "all" and what not in stages | apart:
         raise ConfigError(f"nothing called {what!r} to train{near(what, ['all', *stages, *apart])}")
@@ -43,13 +48,28 @@ def scratch() -> Path:
 
 
 def _target(device: str, report: Callable[[str], None]) -> None:
-    from specbook.pocket import corpus, quality, target
+    from specbook.pocket import corpus
+    from specbook.pocket.target import TargetRecipe
+
+    corpus.write_held_out(paths.models_dir() / "heldout")
+    _trained(DENSE, TargetRecipe(), device, report)
+
+
+def _moe(device: str, report: Callable[[str], None]) -> None:
+    from specbook.measure import provenance
+    from specbook.pocket.moe import MoeRecipe
+
+    start = provenance.model_sha256(DENSE.model, DENSE.revision)
+    _trained(MOE, MoeRecipe(start=DENSE.model, start_sha256=start), device, report)
+
+
+def _trained(served: Target, recipe: "TargetRecipe", device: str, report: Callable[[str], None]) -> None:
+    from specbook.pocket import quality, target
 
     _check_device(device)
-    corpus.write_held_out(paths.models_dir() / "heldout")
-    folder = paths.models_dir() / DENSE.name
-    target.train(target.TargetRecipe(), folder, scratch() / DENSE.name, device, report, _workers(device))
-    quality.save(quality.measure(DENSE), folder)
+    folder = paths.models_dir() / served.name
+    target.train(recipe, folder, scratch() / served.name, device, report, _workers(device))
+    quality.save(quality.measure(served), folder)
 
 
 def _workers(device: str) -> int:
@@ -77,27 +97,39 @@ def _check_device(device: str) -> None:
 def _eagle3(device: str, report: Callable[[str], None]) -> None:
     from specbook.pocket.draft import Eagle3Recipe
 
-    _head(Eagle3Recipe(), paths.models_dir() / f"{DENSE.name}-eagle3", report)
+    _head(DENSE, Eagle3Recipe(), paths.models_dir() / f"{DENSE.name}-eagle3", report)
+
+
+def _moe_eagle3(device: str, report: Callable[[str], None]) -> None:
+    from specbook.pocket.draft import Eagle3Recipe
+
+    _head(MOE, Eagle3Recipe(), paths.models_dir() / f"{MOE.name}-eagle3", report)
 
 
 def _peagle(device: str, report: Callable[[str], None]) -> None:
     from specbook.pocket.draft import PEagleRecipe
 
-    _head(PEagleRecipe(), paths.models_dir() / f"{DENSE.name}-peagle", report)
+    _head(DENSE, PEagleRecipe(), paths.models_dir() / f"{DENSE.name}-peagle", report)
+
+
+def _moe_peagle(device: str, report: Callable[[str], None]) -> None:
+    from specbook.pocket.draft import PEagleRecipe
+
+    _head(MOE, PEagleRecipe(), paths.models_dir() / f"{MOE.name}-peagle", report)
 
 
 def _study(device: str, report: Callable[[str], None]) -> None:
     from specbook.pocket import study
 
-    report(f"study: {study.run(lambda recipe: _head(recipe, scratch() / 'study', report), report)}")
+    report(f"study: {study.run(lambda recipe: _head(DENSE, recipe, scratch() / 'study', report), report)}")
 
 
-def _head(recipe: "HeadRecipe", out: Path, report: Callable[[str], None]) -> Path:
+def _head(served: Target, recipe: "HeadRecipe", out: Path, report: Callable[[str], None]) -> Path:
     from specbook.pocket import draft, outputs
 
-    folder, work = paths.models_dir() / DENSE.name, scratch() / f"{out.name}-work"
+    folder, work = paths.models_dir() / served.name, scratch() / f"{out.name}-work"
     report(f"{out.name}: the target answers the training prompts")
-    answered = outputs.greedy_outputs(DENSE, recipe, scratch())
+    answered = outputs.greedy_outputs(served, recipe, scratch())
     report(f"{out.name}: hidden states")
     data = outputs.hidden_states(folder, answered, recipe.target_layer_ids, work / "data")
     shutil.rmtree(work / "checkpoints", ignore_errors=True)
