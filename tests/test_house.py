@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 LIB = ROOT / "lib" / "specbook"
 PACKAGES = sorted(path.parent.name for path in LIB.glob("*/__init__.py"))
 GROUND = {"console", "errors", "mistakes", "paths"}
-"""Modules beside the packages that stand under all of them; `ask`, `cli` and `doctor` stand over them."""
+"""Modules beside the packages, under all of them; `ask`, `cli`, `doctor` and `probe` stand over them."""
 MAY_IMPORT = {
     "methods": set(),
     "plan": {"methods"},

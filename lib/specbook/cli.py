@@ -1,4 +1,4 @@
-"""The command line: doctor, run, book, serve, ask, check, train."""
+"""The command line: doctor, run, book, serve, ask, probe, check, train."""
 
 import math
 import signal
@@ -19,6 +19,7 @@ from specbook.console import complain as _complain
 from specbook.console import one_clear_message as _one_clear_message
 from specbook.deploy.cli import app as deploy_app
 from specbook.errors import ConfigError, SpecbookError
+from specbook.probe import probe
 
 if TYPE_CHECKING:
     from specbook.engine.server import Server
@@ -38,6 +39,7 @@ app = typer.Typer(
     no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False,
 )  # fmt: skip
 app.add_typer(deploy_app, name="deploy")
+app.command()(probe)
 
 Hardware = Annotated[str, typer.Option(help="A folder of params/.")]
 Group = Annotated[str, typer.Option(help="`quick`: the book in minutes; `full`: what results/ ships.")]

@@ -13,6 +13,10 @@ class EngineError(SpecbookError):
     """A server that crashed, never became ready, or went away while it was measured."""
 
 
+class RefusedError(EngineError):
+    """A request that a server will not answer, such as a prompt longer than its context; others it may."""
+
+
 class HangError(EngineError):
     """A server that runs, and does nothing: only a new one will."""
 

@@ -126,7 +126,7 @@ def test_what_lies_in_the_project_or_the_home_folder_is_named_without_where_they
         ({"drafts": "eagle3"}, "method 'eagle3' needs `model`"),
         ({"drafts": "odd"}, r"its architecture X fits no method here \(.*\): name it, METHOD:.*odd"),
         ({"drafts": "./none"}, "draft './none': no such folder"),
-        ({"prompts": "none.jsonl"}, r"prompts 'none.jsonl': no such file\. A line is"),
+        ({"prompts": "none.jsonl"}, r"prompts 'none.jsonl': no such file, and no data set .*\. A line is"),
         ({"prompts": "head"}, "prompts 'head': no such file"),
         ({"prompts": 3}, "prompts 3: give the path of a JSONL file"),
         ({"prompts": "mine.jsonl", "domains": ["c"]}, r"has no domain 'c' \(known: a, b\)"),

@@ -7,10 +7,12 @@ from typing import Any
 
 import httpx
 
-from specbook.errors import EngineError
+from specbook.errors import EngineError, RefusedError
 
 ANSWER_TIMEOUT_S = 600
 PAGE_TIMEOUT_S = 10
+OF_THE_REQUEST = (400, 413, 422)
+"""Answers that speak of one request, not of the server or the key."""
 Asked = str | Sequence[Mapping[str, str]]
 """One user message, or the turns of a conversation as OpenAI's chat API takes them."""
 
@@ -88,7 +90,8 @@ class Client:
         try:
             yield
         except APIStatusError as error:
-            raise EngineError(f"the server refused: {error.response.text[:300]}") from error
+            kind = RefusedError if error.status_code in OF_THE_REQUEST else EngineError
+            raise kind(f"the server refused: {error.response.text[:300]}") from error
         except (APIConnectionError, httpx.HTTPError) as error:
             raise EngineError(f"{self.base_url} stopped answering: {error}") from error
         except APIError as error:  # told within the stream: its status line was sent long ago

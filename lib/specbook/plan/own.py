@@ -11,7 +11,7 @@ from specbook import methods, paths
 from specbook.errors import ConfigError
 from specbook.methods import detect
 from specbook.mistakes import NO_YAML, near
-from specbook.plan import prompts
+from specbook.plan import datasets, prompts
 
 HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 OF_ITS_MODEL = ("name", "model", "revision", "quantization")
@@ -25,7 +25,8 @@ def filled(chapter: str, planned: Mapping[str, Any], given: Mapping[str, Any]) -
         chapter: for messages.
         planned: the group of a parameter file.
         given: replaces its keys. `target` may be a folder, a hub id, or some of a target's keys; each of
-            `drafts` a folder, a hub id or a method; `prompts` a JSONL file, whose domains are then measured.
+            `drafts` a folder, a hub id or a method; `prompts` a JSONL file or the name of a public data set,
+            whose domains are then measured.
 
     Raises:
         ConfigError: if one of these cannot be found or used.
@@ -39,7 +40,7 @@ def filled(chapter: str, planned: Mapping[str, Any], given: Mapping[str, Any]) -
         several = [several] if isinstance(several, str | Mapping) else several
         fields["drafts"] = [draft(one) if isinstance(one, str) else one for one in several]
     if fields.get("prompts") is not None:
-        fields["prompts"] = _file(fields["prompts"])
+        fields["prompts"] = file(fields["prompts"])
         named = given if "prompts" in given else fields
         if named.get("domains") is None:
             fields["domains"] = prompts.domains(paths.at(fields["prompts"]))
@@ -107,11 +108,21 @@ def folder_or_hub_id(text: Any, what: str) -> str:
     return text
 
 
-def _file(text: Any) -> str:
+def file(text: Any) -> str:
+    """A prompt file as plans name it, be it given as a path or as the name of a data set.
+
+    Raises:
+        ConfigError: if it is neither, or the data set cannot be had.
+    """
     if not isinstance(text, str):
         raise ConfigError(f"prompts {text!r}: give the path of a JSONL file. {prompts.FORM}")
-    if (found := paths.located(text)) is None or not paths.at(found).is_file():
-        raise ConfigError(f"prompts {text!r}: no such file. {prompts.FORM}")
+    found, known = paths.located(text), datasets.known()
+    if found is None and text in known:
+        return datasets.path(text).relative_to(paths.root()).as_posix()
+    if found is None or not paths.at(found).is_file():
+        raise ConfigError(
+            f"prompts {text!r}: no such file, and no data set of that name{near(text, known)}. {prompts.FORM}"
+        )
     return found
 
 

@@ -1,6 +1,5 @@
 """Prompts as they stand in a JSONL file: the project's own, or those of somebody's traffic."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from specbook.errors import ConfigError
 from specbook.mistakes import near
+from specbook.plan import forms
 from specbook.plan.schema import Frozen, Name, Traffic, digest
 
 FORM = (
@@ -58,17 +58,15 @@ class _Line(Frozen):
 def load(path: Path) -> list[Prompt]:
     """The distinct prompts of a JSONL file, in its order: one that is repeated counts once.
 
+    A file of a public data set is read as it was published: see `forms`.
+
     Raises:
         ConfigError: if it is missing, empty, malformed (naming the line), or gives two prompts one id.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"prompts {path} cannot be read ({error}): mend `prompts` or `domain`") from error
     distinct: dict[str, Prompt] = {}
-    for number, line in enumerate(text.split("\n"), start=1):  # splitlines would part JSON at U+2028 too
-        if line.strip():
-            found = _parse(f"{path}, line {number}", line)
+    for where, row in forms.rows(path, FORM):
+        if (plain := forms.plain(row)) is not None:
+            found = _parse(where, row, plain)
             distinct.setdefault(f"{found.domain} {found.turns()}", found)
     if not distinct:
         raise ConfigError(f"prompts {path} is empty: it needs at least one line. {FORM}")
@@ -77,16 +75,13 @@ def load(path: Path) -> list[Prompt]:
     return list(distinct.values())
 
 
-def _parse(where: str, line: str) -> Prompt:
+def _parse(where: str, row: Any, plain: Any) -> Prompt:
     try:
-        row = json.loads(line)
-        said = _Line.model_validate(row)
+        said = _Line.model_validate(plain)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"])) or "the line"
         raise ConfigError(f"{where}: {name}: {first['msg']}, got {first['input']!r:.60}. {FORM}") from error
-    except ValueError as error:
-        raise ConfigError(f"{where} is not JSON ({error}). {FORM}") from error
     if said.prompt is None and said.messages is None:
         raise ConfigError(f"{where}: prompt and messages are both missing. {FORM}")
     turns = _asked(said)
@@ -142,4 +137,4 @@ def domains(path: Path) -> tuple[str, ...]:
             f"prompts {path}: {lacking.prompt[:40]!r} has no domain, and others have: give every line one, "
             "or none"
         )
-    return tuple(dict.fromkeys(named)) or (path.stem,)
+    return tuple(dict.fromkeys(named)) or (path.name.partition(".")[0],)

@@ -16,6 +16,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path == "/up":
             return self.answer(200, {})
+        if self.path == "/v1/models":
+            return self.answer(200, {"data": [{"id": "echo"}]})
         with LOCK:
             return self.answer(200, COUNTS)
 
