@@ -3,6 +3,7 @@
 import copy
 import functools
 import http.server
+import re
 import shutil
 import socket
 import threading
@@ -135,8 +136,8 @@ def test_a_broken_kustomization_is_quoted(deploy, tmp_path):
     assert "kustomize refuses" in complaint(deploy("render", tmp_path))
 
 
-def test_check_lists_what_to_mend(deploy, api):
-    result = deploy("check", "gpu")
+def test_check_lists_what_to_mend(deploy, api, unpinned):
+    result = deploy("check", unpinned)
     assert result.exit_code == 1
     assert result.stderr.count("mend:") == 2
     assert "TARGET_REVISION is 'set-the-commit'" in result.stderr
@@ -249,19 +250,27 @@ def test_at_a_terminal_the_context_is_named_and_asked_about(deploy, api, monkeyp
     assert bool(api.writes) == writes
 
 
-def test_what_would_lose_requests_is_not_applied(deploy, api):
-    result = deploy("apply", "gpu", "--yes")
+def test_what_would_lose_requests_is_not_applied(deploy, api, unpinned):
+    result = deploy("apply", unpinned, "--yes")
     assert "2 things to mend first" in complaint(result)
     assert api.writes == 0
 
 
 @pytest.fixture(scope="module")
 def gpu(tmp_path_factory):
-    """overlays/gpu with revisions, as a user's own overlay."""
+    """overlays/gpu, as a user's own overlay."""
     folder = tmp_path_factory.mktemp("gpu")
     shutil.copytree(DEPLOY, folder / "deploy")
+    return folder / "deploy" / "overlays" / "gpu"
+
+
+@pytest.fixture(scope="module")
+def unpinned(tmp_path_factory):
+    """overlays/gpu without the commits."""
+    folder = tmp_path_factory.mktemp("unpinned")
+    shutil.copytree(DEPLOY, folder / "deploy")
     env = folder / "deploy" / "base" / "models.env"
-    env.write_text(env.read_text().replace("set-the-commit", "a" * 40))
+    env.write_text(re.sub(r"(?m)^(\w+_(?:REVISION|FOR))=.*$", r"\1=set-the-commit", env.read_text()))
     return folder / "deploy" / "overlays" / "gpu"
 
 

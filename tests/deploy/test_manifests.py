@@ -12,7 +12,7 @@ from specbook.deploy.objects import find, flag, pod_templates, server
 from specbook.deploy.render import title
 from specbook.engine.base import OPEN_PATHS
 from specbook.engine.vllm.engine import Vllm
-from specbook.plan import profiles
+from specbook.plan import models, profiles
 
 VERSIONS = ("1.34", "1.35", "1.36", "1.37")
 CUSTOM = {
@@ -172,6 +172,31 @@ def test_a_key_guards_every_path_but_these(overlay, opened):
     assert variables[OPEN_PATHS] == opened
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         assert container[probe]["httpGet"] == {"path": Vllm.health_path, "port": "http"}
+
+
+@pytest.mark.parametrize("overlay", ["gpu", "tensor-parallel", "neuron"])
+def test_what_is_downloaded_is_what_params_models_pins(overlay):
+    (fetched,) = [
+        d["data"] for d in find(manifests(overlay), "ConfigMap") if "TARGET_REPO" in d.get("data", {})
+    ]
+    model = models.load(models.of(fetched["TARGET_REPO"])[0])
+    (weights,) = [one for one in model.weights.values() if one.model == fetched["TARGET_REPO"]]
+    assert fetched["TARGET_REVISION"] == fetched["DRAFT_FOR"] == weights.revision
+    assert fetched["DRAFT_REVISION"] == model.head_of(fetched["DRAFT_REPO"]).draft.revision
+
+
+def test_compiled_graphs_of_neuron_outlive_the_pod():
+    documents = manifests("neuron")
+    spec = server(documents).spec
+    claims = {
+        volume["name"]: volume.get("persistentVolumeClaim", {}).get("claimName") for volume in spec["volumes"]
+    }
+    mounts = {mount["name"]: mount["mountPath"] for mount in spec["containers"][0]["volumeMounts"]}
+    (cache,) = [e["value"] for e in spec["containers"][0]["env"] if e["name"] == "NEURON_COMPILE_CACHE_URL"]
+    assert claims["cache"] in {
+        claim["metadata"]["name"] for claim in find(documents, "PersistentVolumeClaim")
+    }
+    assert cache.startswith(f"{mounts['cache']}/")
 
 
 def test_revisions_reach_the_pods_labels():

@@ -30,6 +30,7 @@ def speculation(**fields) -> Speculation:
         ({"method": "ngram"}, "ngram K=5"),
         ({"method": "suffix"}, "suffix K=5"),
         ({"method": "draft_model", "model": "d"}, "draft model K=5"),
+        ({"method": "eagle", "model": "d"}, "EAGLE K=5"),
         ({"method": "eagle3", "model": "d"}, "EAGLE-3 K=5"),
         ({"method": "eagle3", "model": "d", "parallel_drafting": True}, "P-EAGLE K=5"),
     ],
@@ -114,7 +115,7 @@ def test_a_new_method_is_one_file(monkeypatch, tmp_path):
 
 def test_every_method_has_its_file_and_says_what_it_is():
     assert [method.__module__.rsplit(".", 1)[1] for method in methods.known()] == [
-        "draft_model", "eagle3", "p_eagle", "ngram", "suffix",
+        "draft_model", "eagle", "eagle3", "p_eagle", "ngram", "suffix",
     ]  # fmt: skip
     for method in methods.known():
         assert issubclass(method, Method)

@@ -8,7 +8,10 @@ from specbook.records.run import RunRecord
 
 BESIDE = {"python", "specbook", "numpy", "transformers", "speculators"}
 """Packages whose version is recorded and does not change what an engine does; all others are its build."""
-NEUTRAL = {"CUDA_VISIBLE_DEVICES", "HF_HUB_OFFLINE", "PYTHONDONTWRITEBYTECODE", "VLLM_NO_USAGE_STATS"}
+NEUTRAL = {
+    "CUDA_VISIBLE_DEVICES", "HF_HUB_OFFLINE", "NEURON_COMPILED_ARTIFACTS", "PYTHONDONTWRITEBYTECODE",
+    "VLLM_NO_USAGE_STATS",
+}  # fmt: skip
 """Variables that change neither speed nor output: which of several equal devices, what is kept on disk."""
 
 

@@ -5,5 +5,7 @@ In: a target and how to speculate. Out: what `engine.base` asks of an engine, in
 
 from specbook.engine.registry import register
 from specbook.engine.vllm.engine import Vllm
+from specbook.engine.vllm.neuron import NxdInference
 
 register(Vllm())
+register(NxdInference())

@@ -1,6 +1,7 @@
 """vLLM's own counters, read from `/metrics`."""
 
 from collections import Counter
+from collections.abc import Collection
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -24,8 +25,10 @@ SPEC_DECODE = {
 PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
 
 
-def read(text: str) -> Counters:
+def read(text: str, uncounted: Collection[str] = ()) -> Counters:
     """Parse Prometheus text, summed over engines and labels.
+
+    Fields of `ServerCounters` in `uncounted` are 0 where the release does not count them.
 
     Raises:
         EngineError: if it lacks a counter that every vLLM server has.
@@ -36,7 +39,8 @@ def read(text: str) -> Counters:
             totals[sample.name] += sample.value
             if sample.name == PER_POSITION:
                 positions[int(sample.labels["position"])] += int(sample.value)
-    if missing := [name for name in SERVER.values() if name not in totals]:
+    wanted = [name for field, name in SERVER.items() if field not in uncounted]
+    if missing := [name for name in wanted if name not in totals]:
         raise EngineError(f"/metrics has no {missing[0]}: this vLLM release is not one specbook knows (0.32)")
     server = ServerCounters(**{field: totals[name] for field, name in SERVER.items()})
     if SPEC_DECODE["num_drafts"] not in totals:

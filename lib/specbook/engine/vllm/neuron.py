@@ -1,0 +1,99 @@
+"""vLLM 0.9.1 over NxD Inference, AWS's older stack for Neuron chips: what it takes other words for.
+
+Nothing of it was run here: flags and variables are those of AWS's sample (aws-neuron/aws-neuron-eks-samples,
+speculative_decoding_trn2_vllm at a7e41d16) and of vLLM 0.9's own loader and example (vllm/model_executor/
+model_loader/neuronx_distributed.py, examples/offline_inference/neuron_eagle.py). The newer stack, the vLLM
+Neuron plugin, is served by `Vllm` as it is.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+
+from specbook import paths
+from specbook.engine.base import Build, Counters
+from specbook.engine.check import Check
+from specbook.engine.vllm import command, counters
+from specbook.engine.vllm.engine import Vllm
+from specbook.errors import EngineError
+from specbook.plan.schema import Speculation, Target, digest, resolve_model
+
+LIBRARY = "neuronx-distributed-inference"
+MODES = {"draft_model": {}, "eagle": {"enable_eagle_speculation": True}}
+"""What `--override-neuron-config` needs beside a draft, by method: a whole draft model, or a head. Either is
+compiled into one graph with the target (fused), since the loader of vLLM 0.9 knows nothing else.
+"""
+ARTIFACTS = "NEURON_COMPILED_ARTIFACTS"
+"""Variable of the folder with compiled graphs; the caller's value is where all servers' folders lie."""
+
+
+class NxdInference(Vllm):
+    """vLLM's OpenAI server of the Neuron image; see `engine.base` for what each of these is."""
+
+    name = "vllm-nxdi"
+    title = "vLLM over NxD Inference"
+    packages = (LIBRARY, "neuronx-cc")
+    load_tool = None
+
+    def build(self) -> Build:
+        """The library that is installed.
+
+        Raises:
+            EngineError: if none is.
+        """
+        with suppress(metadata.PackageNotFoundError):
+            return Build(LIBRARY, metadata.version(LIBRARY), "accelerator")
+        raise EngineError(
+            "NxD Inference is not installed: run in AWS's image pytorch-inference-vllm-neuronx (SDK 2.26 has "
+            "vLLM 0.9.1), with this project beside it"
+        )
+
+    def refusal(self, target: Target, speculation: Speculation | None) -> str | None:
+        """Methods that it does not know."""
+        if speculation is None or speculation.method in MODES:
+            return None
+        return (
+            f"{self.title} drafts with {' or '.join(MODES)}, not with {speculation.method!r}: Medusa and "
+            "drafts compiled apart are reached through the library itself, EAGLE-3 through the vLLM Neuron "
+            "plugin (engine: vllm)"
+        )
+
+    def command(self, target: Target, speculation: Speculation | None, port: int) -> list[str]:
+        """vLLM's line; a draft has no method here: the neuron config says whether it is a head."""
+        neuron: dict[str, bool] = {"save_sharded_checkpoint": True}
+        if speculation is None:
+            return [*command.line(target, None, port), "--override-neuron-config", json.dumps(neuron)]
+        neuron |= {"enable_fused_speculation": True, **MODES.get(speculation.method, {})}
+        draft = {
+            "model": resolve_model(speculation.model or ""),
+            "num_speculative_tokens": speculation.num_speculative_tokens,
+            "max_model_len": target.max_model_len,
+        }
+        more = ["--speculative-config", json.dumps(draft), "--override-neuron-config", json.dumps(neuron)]
+        return [*command.line(target, None, port), *more]
+
+    def environment(self, target: Target, speculation: Speculation | None) -> dict[str, str]:
+        """The framework, and a folder of compiled graphs for this server alone.
+
+        The loader takes whatever lies there for its own: two K in one folder would be one K twice.
+        """
+        given = command.environment(target, speculation, "accelerator")
+        top = Path(os.environ.get(ARTIFACTS) or paths.build_dir() / "neuron")
+        own = digest([target.model_dump(), speculation.model_dump() if speculation else None], 12)
+        return given | {
+            "VLLM_NEURON_FRAMEWORK": "neuronx-distributed-inference",
+            ARTIFACTS: str(top / own),
+        }
+
+    def counters(self, text: str) -> Counters:
+        """As vLLM's; this release counts no hits of a prefix cache, and its graph shows no drafts."""
+        return counters.read(text, uncounted=("prefix_cache_hits",))
+
+    def checks(self) -> Iterator[Check]:
+        """Only where it is installed: elsewhere nothing is missing."""
+        with suppress(EngineError):
+            found = self.build()
+            yield Check.needed(self.title, found.version, "")

@@ -1,0 +1,97 @@
+"""vLLM over NxD Inference, as far as it can be tried without a Neuron chip: words, folders, refusals."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from specbook import engine, plan
+from specbook.engine.vllm.neuron import ARTIFACTS, NxdInference
+from specbook.errors import EngineError
+from specbook.measure import hardware
+from specbook.plan import profiles
+from specbook.plan.schema import Speculation, Target
+from specbook.records.identity import NEUTRAL
+
+METRICS = Path(__file__).parents[1] / "data" / "metrics-after.txt"
+TARGET = Target(name="t", model="org/t", engine="vllm-nxdi", max_model_len=1024, max_num_seqs=4)
+
+
+def drafted(method: str, k: int = 7) -> Speculation:
+    return Speculation(method=method, model="org/draft", num_speculative_tokens=k)
+
+
+def option(line: list[str], name: str) -> dict:
+    return json.loads(line[line.index(name) + 1])
+
+
+@pytest.fixture
+def nxdi() -> NxdInference:
+    return engine.of(TARGET)
+
+
+def test_without_a_draft_the_line_is_vllms_and_one_option_more(nxdi):
+    line = nxdi.command(TARGET, None, 8000)
+    assert line[1:3] == ["-m", "vllm.entrypoints.openai.api_server"]
+    assert option(line, "--override-neuron-config") == {"save_sharded_checkpoint": True}
+    assert "--speculative-config" not in line
+
+
+@pytest.mark.parametrize(("method", "is_head"), [("draft_model", False), ("eagle", True)])
+def test_a_draft_is_compiled_with_its_target_and_only_a_head_is_called_one(nxdi, method, is_head):
+    line = nxdi.command(TARGET, drafted(method), 8000)
+    assert option(line, "--speculative-config") == {
+        "model": "org/draft", "num_speculative_tokens": 7, "max_model_len": 1024,
+    }  # fmt: skip
+    neuron = option(line, "--override-neuron-config")
+    assert neuron["enable_fused_speculation"]
+    assert neuron.get("enable_eagle_speculation", False) is is_head
+
+
+@pytest.mark.parametrize("method", ["eagle3", "ngram"])
+def test_what_it_does_not_know_is_refused_with_the_way_out(nxdi, method):
+    model = {"model": "org/draft"} if method == "eagle3" else {}
+    asked = Speculation(method=method, num_speculative_tokens=3, **model)
+    assert f"not with '{method}'" in nxdi.refusal(TARGET, asked)
+    assert nxdi.refusal(TARGET, drafted("draft_model")) is None
+    assert nxdi.refusal(TARGET, None) is None
+
+
+def test_each_server_has_compiled_graphs_of_its_own_below_the_callers_folder(nxdi, monkeypatch):
+    monkeypatch.setenv(ARTIFACTS, "volume/graphs")
+    arms = [(TARGET, s) for s in (None, drafted("draft_model", 5), drafted("draft_model", 7))]
+    found = [nxdi.environment(*arm)[ARTIFACTS] for arm in arms]
+    assert len(set(found)) == 3
+    assert {str(Path(one).parent) for one in found} == {"volume/graphs"}
+    assert found[0] == nxdi.environment(TARGET, None)[ARTIFACTS]
+    assert nxdi.environment(TARGET, None)["VLLM_NEURON_FRAMEWORK"] == "neuronx-distributed-inference"
+    assert ARTIFACTS in NEUTRAL  # else arms, which differ in it, could not be compared
+
+
+def test_counters_that_its_release_lacks_are_none(nxdi):
+    text = "".join(
+        line for line in METRICS.read_text().splitlines(keepends=True)
+        if "spec_decode" not in line and "prefix_cache_hits" not in line
+    )  # fmt: skip
+    found = nxdi.counters(text)
+    assert (found.server.prefix_cache_hits, found.spec_decode) == (0, None)
+    assert found.server.generation_tokens > 0
+    with pytest.raises(EngineError, match="vllm:prefix_cache_hits_total"):
+        engine.of(TARGET.model_copy(update={"engine": "vllm"})).counters(text)
+
+
+def test_where_it_is_not_installed_nothing_is_missing_and_the_machine_stays_what_it_is(nxdi):
+    assert list(nxdi.checks()) == []
+    with pytest.raises(EngineError, match="NxD Inference is not installed"):
+        nxdi.build()
+    assert hardware.computes_on_cpu()
+    assert engine.load_tool() is engine.of(TARGET.model_copy(update={"engine": "vllm"})).load_tool
+
+
+def test_the_chapters_arms_and_profiles_are_those_of_the_sample():
+    fused = profiles.load("trn2/nxdi-fused")
+    assert fused.speculation.num_speculative_tokens == 7
+    assert (fused.target.tensor_parallel_size, fused.target.max_num_seqs) == (32, 4)
+    found = plan.load("06_trainium", "trn2", "full")
+    assert found.arms()[0][0] == fused.target
+    assert [s.num_speculative_tokens for _, s in found.arms() if s] == [5, 7, 10, 15]
