@@ -1,0 +1,163 @@
+"""A small router before servers of one model: each request goes to one, its stream passes as it comes.
+
+It keeps no policy: whoever holds it sets `preferred`. Requests in flight stay where they are. One that finds
+no server at its address goes to the next, since nothing of its answer was sent yet; an answer that breaks off
+is broken off towards the client too, who must not take half of it for the whole.
+"""
+
+import asyncio
+import json
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
+
+from specbook.engine import preflight
+from specbook.errors import EngineError
+
+START_S = 10.0
+OWN_HEADERS = {"connection", "content-length", "host", "keep-alive", "transfer-encoding"}
+"""Of one connection; all others are passed on."""
+END = b"data: [DONE]"
+"""Last event of a stream that is whole."""
+MOST_BYTES = 64 * 2**20
+
+
+class _ClientGoneError(Exception):
+    """The client hung up in the middle of its answer."""
+
+
+class Router:
+    """Serves `/v1/...` at `url` from entry to exit of a `with` block, in a thread of its own.
+
+    Args:
+        servers: base URLs by name; the first is preferred to begin with.
+        trial: (name, n): while another is preferred, each n-th request goes to this one; None for no trials.
+        port: of 127.0.0.1; None for a free one.
+
+    Raises:
+        EngineError: if it does not start.
+    """
+
+    def __init__(
+        self, servers: Mapping[str, str], *, trial: tuple[str, int] | None = None, port: int | None = None
+    ) -> None:
+        self._servers, self._trial = dict(servers), trial
+        self.preferred = next(iter(self._servers))
+        self.in_flight: Counter[str] = Counter()
+        self.served: Counter[str] = Counter()
+        """Answers that were passed on whole, by server."""
+        self.broken: Counter[str] = Counter()
+        """Answers that broke off after their first byte, by server."""
+        self.left: Counter[str] = Counter()
+        """Answers that the client did not wait for, by server."""
+        self._port = port or preflight.free_port()
+        self.url = f"http://127.0.0.1:{self._port}"
+        self._asked = 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="router", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(START_S)
+        except OSError as error:
+            self._end()
+            raise EngineError(f"the router cannot listen at {self.url}: {error.strerror}") from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(START_S)
+        self._end()
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(START_S)
+        self._loop.close()
+
+    async def _start(self) -> None:
+        whole = ClientTimeout(total=None, sock_connect=START_S)
+        self._session = ClientSession(
+            timeout=whole, connector=TCPConnector(limit=0), auto_decompress=False, trust_env=False
+        )
+        app = web.Application(client_max_size=MOST_BYTES)
+        app.router.add_route("*", "/v1/{rest:.*}", self._answer)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
+
+    async def _stop(self) -> None:
+        await self._runner.cleanup()
+        await self._session.close()
+
+    def _order(self) -> list[str]:
+        """The server that this request is for, then the others."""
+        self._asked += 1
+        first = self.preferred
+        if self._trial and self._asked % self._trial[1] == 0:
+            first = self._trial[0]
+        return [first, *(name for name in self._servers if name != first)]
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        body, why = await request.read(), []
+        for name in self._order():
+            answer = web.StreamResponse()
+            self.in_flight[name] += 1
+            try:
+                await self._pass_on(name, request, body, answer)
+                self.served[name] += 1
+                return answer
+            except _ClientGoneError:
+                self.left[name] += 1
+                return answer
+            except (ClientError, TimeoutError) as error:
+                if answer.prepared:
+                    self.broken[name] += 1
+                    _break_off(request)
+                    return answer
+                why.append(f"{name} at {self._servers[name]}: {error}")
+            finally:
+                self.in_flight[name] -= 1
+        message = f"no server answers ({'; '.join(why)}): start one of them again"
+        return web.Response(
+            status=503, text=json.dumps({"error": {"message": message}}), content_type="application/json"
+        )
+
+    async def _pass_on(
+        self, name: str, request: web.Request, body: bytes, answer: web.StreamResponse
+    ) -> None:
+        headers = {k: v for k, v in request.headers.items() if k.lower() not in OWN_HEADERS}
+        url = self._servers[name] + request.path_qs
+        async with self._session.request(request.method, url, data=body, headers=headers) as found:
+            answer.set_status(found.status, found.reason)
+            for key, value in found.headers.items():
+                if key.lower() not in OWN_HEADERS:
+                    answer.headers[key] = value
+            last = b""
+            await answer.prepare(request)
+            async for piece in found.content.iter_any():
+                last = (last + piece)[-2 * len(END) :]
+                await _write(answer, piece, whole=END in last)
+            if found.content_type == "text/event-stream" and END not in last:
+                raise ClientError("the stream ended before its last event")
+        await _write(answer, b"", whole=True)
+
+
+async def _write(answer: web.StreamResponse, piece: bytes, *, whole: bool) -> None:
+    """Pass on; a client may hang up once it has the last event, and if it does so before it has left."""
+    try:
+        await (answer.write(piece) if piece else answer.write_eof())
+    except ConnectionResetError as error:
+        if not whole:
+            raise _ClientGoneError from error
+
+
+def _break_off(request: web.Request) -> None:
+    with suppress(AttributeError):  # the client has gone already
+        request.transport.abort()

@@ -1,0 +1,78 @@
+"""When to stop drafting, and when to begin again: two thresholds, a window, and a rest after each change.
+
+In: what the counters of the drafting server grew by. Out: which server new requests should go to. One
+threshold would be crossed again and again by noise; so there are two, and what lies between changes nothing.
+"""
+
+from collections import deque
+from typing import NamedTuple, Self
+
+from pydantic import Field, model_validator
+
+from specbook.plan.schema import Frozen
+
+
+class Policy(Frozen):
+    """The numbers of a fallback. Lengths are acceptance lengths, bonus token included."""
+
+    leave_below: float = Field(ge=1)
+    """Of the window's mean length: the break-even length is where drafting stops to pay."""
+    return_above: float = Field(ge=1)
+    window_s: float = Field(gt=0)
+    min_drafts: int = Field(ge=1)
+    """A window with fewer says nothing."""
+    cool_down_s: float = Field(ge=0)
+    """After a change, until the next may come."""
+    trial_every: int = Field(ge=2)
+    """While others serve, each so-many-th request goes to the drafting server: nobody else would know when
+    acceptance is back."""
+
+    @model_validator(mode="after")
+    def _two_thresholds(self) -> Self:
+        if self.return_above <= self.leave_below:
+            raise ValueError(
+                f"return_above must lie above leave_below, got {self.return_above} and {self.leave_below}: "
+                "with one threshold, noise would switch back and forth"
+            )
+        return self
+
+
+class Switch(NamedTuple):
+    """A change of mind."""
+
+    at_s: float
+    drafting: bool
+    length: float
+    """Of the window that caused it."""
+
+
+class Fallback:
+    """Told the growth of the counters again and again, it says whether to draft; at first, yes."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._window: deque[tuple[float, float, float]] = deque()
+        self.drafting = True
+        self.switches: list[Switch] = []
+
+    def see(self, now_s: float, drafts: float, accepted: float) -> bool:
+        """Drafts, and accepted tokens, since the last call; returns whether to draft for new requests.
+
+        Without news it stays as it is: metrics that vanish are no reason to change.
+        """
+        policy = self._policy
+        self._window.append((now_s, drafts, accepted))
+        while self._window[0][0] <= now_s - policy.window_s:
+            self._window.popleft()
+        seen = sum(row[1] for row in self._window)
+        if seen < policy.min_drafts or self._resting(now_s):
+            return self.drafting
+        length = 1 + sum(row[2] for row in self._window) / seen
+        if length < policy.leave_below if self.drafting else length > policy.return_above:
+            self.drafting = not self.drafting
+            self.switches.append(Switch(now_s, self.drafting, length))
+            self._window.clear()  # what it held was said by the traffic before
+        return self.drafting
+
+    def _resting(self, now_s: float) -> bool:
+        return bool(self.switches) and now_s - self.switches[-1].at_s < self._policy.cool_down_s
