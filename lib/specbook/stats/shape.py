@@ -7,10 +7,11 @@ import json
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from specbook.errors import ConfigError
 from specbook.plan.schema import Frozen
+from specbook.stats import experts
 
 SUPPORTED = ("llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gpt_oss")
 """`model_type` values whose layers are what `ModelShape` counts; any other is refused."""
@@ -56,6 +57,15 @@ class ModelShape(Frozen):
     num_sliding_layers: int = Field(default=0, ge=0)
     sinks_and_biases: bool = False
     """As gpt-oss has them: a sink per head, and a bias of each output, router and expert."""
+
+    @model_validator(mode="after")
+    def _experts_suffice(self) -> Self:
+        if self.num_experts_per_token > self.num_experts:
+            raise ValueError(
+                f"a token takes {self.num_experts_per_token} experts, and there are {self.num_experts}: mend "
+                "num_experts_per_tok or num_experts"
+            )
+        return self
 
     @classmethod
     def from_config(cls, path: Path) -> Self:
@@ -125,26 +135,28 @@ class ModelShape(Frozen):
         return int(self._matrix_weights(self.num_experts_per_token))
 
     def experts_touched(self, tokens: int) -> float:
-        """Distinct experts per layer that `tokens` tokens reach, routed evenly and independently.
-
-        E (1 - (1 - k/E)^tokens): an upper bound, since real routing is uneven and neighbours agree.
-        """
+        """Experts per layer that `tokens` tokens reach, by `experts.touched`; 0 where there are none."""
         if self.num_experts == 0:
             return 0.0
-        missed = (1.0 - self.num_experts_per_token / self.num_experts) ** tokens
-        return self.num_experts * (1.0 - missed)
+        return experts.touched(self.num_experts, self.num_experts_per_token, tokens)
 
     def weight_bytes(
-        self, dtype_bytes: float, tokens: int | None = None, layer_bytes: float | None = None
+        self,
+        dtype_bytes: float,
+        tokens: int | None = None,
+        layer_bytes: float | None = None,
+        experts: float | None = None,
     ) -> float:
         """Bytes of all weights (default), or of those a step over `tokens` tokens reads.
 
         `layer_bytes`: of a weight in the layers where they are quantised; the rest keeps `dtype_bytes`.
+        `experts`: how many a step touches in each layer that has any, where that was counted.
         """
-        experts = self.num_experts if tokens is None else self.experts_touched(tokens)
-        weights = self._matrix_weights(experts)
+        if experts is None and tokens is not None:
+            experts = self.experts_touched(tokens)
+        weights = self._matrix_weights(self.num_experts if experts is None else experts)
         layers = weights - self.vocab_size * self.hidden_size
-        rest = (self.num_parameters if tokens is None else weights) - layers
+        rest = (self.num_parameters if experts is None else weights) - layers
         return layers * (layer_bytes or dtype_bytes) + rest * dtype_bytes
 
     def kv_bytes_per_token(self, dtype_bytes: float) -> float:

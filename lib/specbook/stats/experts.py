@@ -1,0 +1,89 @@
+"""Experts that a verification step touches, the bytes that follow, and the break-even that they predict.
+
+Without a model: the formula of independent routing. With a router's choices at hand: the count.
+
+Sources: Huang et al. 2025 (arXiv:2505.19645) use the formula, the expected size of a union of independent
+draws; Saxena et al. 2025 (arXiv:2506.20675) report what it costs.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from specbook.stats.shape import ModelShape
+
+
+def touched(num_experts: int, num_experts_per_token: int, tokens: int) -> float:
+    """Distinct experts of a layer that `tokens` tokens reach, routed evenly and independently.
+
+    E (1 - (1 - k/E)^tokens): an upper bound, since real routing is uneven and neighbours agree.
+
+    Raises:
+        ValueError: if a token takes more experts than there are, or a number is not positive.
+    """
+    if not 1 <= num_experts_per_token <= num_experts or tokens < 1:
+        raise ValueError(
+            f"need 1 <= num_experts_per_token <= num_experts and tokens >= 1, got {num_experts_per_token=}, "
+            f"{num_experts=}, {tokens=}"
+        )
+    return num_experts * (1.0 - (1.0 - num_experts_per_token / num_experts) ** tokens)
+
+
+def unions(chosen: NDArray[np.bool_], tokens: int) -> NDArray[np.int64]:
+    """Distinct experts that a step over `tokens` successive tokens of each sequence touches, by layer.
+
+    Args:
+        chosen: [sequences, positions, layers, experts], true where a token takes an expert; the sequences are
+            one batch and go on together.
+        tokens: of each sequence in one step: 1 to decode, K + 1 to verify K draft tokens.
+
+    Returns:
+        [positions // tokens, layers] experts; a rest too short for a step is left out.
+
+    Raises:
+        ValueError: if `tokens` is not positive, or no sequence has so many positions.
+    """
+    sequences, positions, layers, experts = chosen.shape
+    steps = positions // tokens if tokens > 0 else 0
+    if steps == 0:
+        raise ValueError(f"need 1 <= tokens <= {positions}, the positions given, got {tokens}")
+    cut = chosen[:, : steps * tokens].reshape(sequences, steps, tokens, layers, experts)
+    return cut.any(axis=(0, 2)).sum(axis=-1)
+
+
+def read_bytes(shape: "ModelShape", experts: float, batch: int, context: int, dtype_bytes: float) -> float:
+    """Bytes that a step reads, keys and values too, when it touches `experts` experts in each such layer."""
+    return shape.weight_bytes(dtype_bytes, experts=experts) + batch * shape.kv_bytes(context, dtype_bytes)
+
+
+def verification_price(
+    shape: "ModelShape",
+    batch: int,
+    k: int,
+    context: int,
+    dtype_bytes: float,
+    counted: tuple[float, float] | None = None,
+) -> float:
+    """Bytes read to verify k draft tokens of each sequence, over those read to decode one.
+
+    Where reading decides how long a step takes and drafting costs nothing, this is the acceptance length from
+    which speculation pays, in tokens a step: the break-even. For a dense model it is 1.
+
+    Args:
+        shape: the model.
+        batch: sequences, >= 1.
+        k: draft tokens of each, >= 0.
+        context: tokens already in each sequence.
+        dtype_bytes: of a weight, and of a cached number.
+        counted: experts touched to decode and to verify, by layer; None for the formula.
+
+    Raises:
+        ValueError: if batch or k is out of range.
+    """
+    if batch < 1 or k < 0:
+        raise ValueError(f"need batch >= 1 and k >= 0, got {batch=}, {k=}")
+    decode, verify = counted or (shape.experts_touched(batch), shape.experts_touched(batch * (k + 1)))
+    read = [read_bytes(shape, experts, batch, context, dtype_bytes) for experts in (verify, decode)]
+    return read[0] / read[1]
