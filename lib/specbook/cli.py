@@ -291,7 +291,7 @@ def _started(server: "Server") -> Iterator["Server"]:
 @app.command()
 def train(
     what: Annotated[
-        str, typer.Argument(help="`all`, or one of: target, eagle3, peagle, draft, card, study.")
+        str, typer.Argument(help="`all`, or one of its stages; a name that is none lists the nearest.")
     ] = "all",
     device: Annotated[str, typer.Option(help="A torch device for the target: cpu, cuda.")] = "cpu",
 ) -> None:

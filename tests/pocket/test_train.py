@@ -19,7 +19,7 @@ def heads(tmp_path, monkeypatch):
         return out
 
     monkeypatch.setattr(outputs, "greedy_outputs", lambda target, recipe, out: "answers")
-    monkeypatch.setattr(outputs, "hidden_states", lambda folder, answered, layers, out: "states")
+    monkeypatch.setattr(outputs, "hidden_states", lambda folder, answered, layers, out, noise: "states")
     monkeypatch.setattr(draft, "train_head", train_head)
     return made
 
@@ -47,6 +47,13 @@ def test_the_mixture_of_experts_starts_from_the_dense_weights_as_they_are(tmp_pa
     assert measured == ("models/pocket-moe", out)
     assert old.start == new.start == "models/pocket-dense"
     assert old.start_sha256 != new.start_sha256
+
+
+def test_a_head_of_each_noise_lies_beside_the_mixtures_other_heads(heads):
+    train.run("moe-noise", "cpu", lambda line: None)
+    assert [(recipe.router_noise, out) for recipe, out in heads] == [
+        (strength, f"models/pocket-moe-eagle3-noise-{strength:g}") for strength in (0.25, 0.5, 1, 2, 4)
+    ]
 
 
 def test_a_studied_head_is_not_among_the_models(heads, monkeypatch):

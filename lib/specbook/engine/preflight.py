@@ -94,6 +94,18 @@ def check_model(model: str, revision: str | None) -> Path | None:
     return folder
 
 
+def check_experts(folder: Path) -> None:
+    """Raise ConfigError if a token of this model would take more experts than it has."""
+    config = read_config(folder)
+    experts = config.get("num_experts") or config.get("num_local_experts")
+    taken = config.get("num_experts_per_tok")
+    if isinstance(experts, int) and isinstance(taken, int) and taken > experts:
+        raise ConfigError(
+            f"{folder / 'config.json'}: num_experts_per_tok {taken} exceeds num_experts {experts}: a token "
+            "cannot take more experts than there are"
+        )
+
+
 def check(target: Target, speculation: Speculation | None) -> None:
     """All checks of one server's models.
 
@@ -101,6 +113,8 @@ def check(target: Target, speculation: Speculation | None) -> None:
         ConfigError: naming the value that is wrong and how to mend it.
     """
     folder = check_model(target.model, target.revision)
+    if folder is not None:
+        check_experts(folder)
     if speculation is None:
         return
     speculation.drafting.check_installed()

@@ -73,6 +73,8 @@ class Target(Frozen):
     """`eager` passes --enforce-eager: no torch.compile, no CUDA graphs."""
     extra_args: tuple[str, ...] = ()
     """Further arguments of the engine's server, passed on unchanged."""
+    router_noise: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
+    """Standard deviation of the noise on the logits of a mixture's routers; 0: the model as it is."""
 
 
 class Draft(Frozen):

@@ -31,12 +31,14 @@ class HeadRecipe(OutputsRecipe):
     """Tokens per optimizer step: short rows, since a head learns more from many steps than from long ones."""
     lr: float = 2e-3
     seed: int = 0
+    router_noise: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
+    """Noise in the target's router while it answers and while its hidden states are read; see `Target`."""
     start: str | None = None
     """A head to go on from, as git names a folder of an older commit; None: random weights."""
 
     def arguments(self, scratch: Path) -> dict[str, Any]:
         """What `speculators` is told of this recipe, under its own names."""
-        ours = {"prompts_per_domain", "max_tokens", "target_layer_ids", "start"}
+        ours = {"prompts_per_domain", "max_tokens", "target_layer_ids", "start", "router_noise"}
         said = self.model_dump(exclude=ours) | {"target_layer_ids": list(self.target_layer_ids)}
         if self.start:
             del said["num_layers"]

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 
 from specbook.engine.server import Server
 from specbook.errors import ConfigError
-from specbook.measure import provenance
+from specbook.measure import provenance, routing
 from specbook.measure.greedy import answers
 from specbook.plan.schema import Frozen, Target
 from specbook.pocket.corpus import DOMAINS, train_examples
@@ -61,6 +61,8 @@ def _digest(target: Target, recipe: OutputsRecipe) -> str:
     """Of all that decides the answers: a head learnt from another target's answers would fit neither."""
     weights = provenance.model_sha256(target.model, target.revision)
     decides = (weights, target.dtype, recipe.prompts_per_domain, recipe.max_tokens, PROMPT_SEED)
+    if target.router_noise:
+        decides = (*decides, target.router_noise)
     return hashlib.sha256(repr(decides).encode()).hexdigest()[:12]
 
 
@@ -77,8 +79,12 @@ def endless(outputs: Path, seed: int) -> Iterator[tuple[list[int], int]]:
         yield from ((s["prompt"] + s["answer"], len(s["prompt"])) for s in samples)
 
 
-def hidden_states(model_folder: Path, outputs: Path, layer_ids: Sequence[int], out: Path) -> Path:
+def hidden_states(
+    model_folder: Path, outputs: Path, layer_ids: Sequence[int], out: Path, router_noise: float = 0.0
+) -> Path:
     """What a head reads and must predict, in the form `speculators` trains from.
+
+    `router_noise` is added to a mixture's routers meanwhile; see `measure.routing.disturb`.
 
     Writes a `datasets` folder of `input_ids`, `loss_mask`, `seq_len` and, per sample i,
     `hidden_states/hs_{i}.safetensors`: `hidden_states` [tokens, layers + 1, hidden], bfloat16 (the layers'
@@ -90,6 +96,7 @@ def hidden_states(model_folder: Path, outputs: Path, layer_ids: Sequence[int], o
     # In the precision that the processor has: one that must emulate bfloat16 would need hours.
     dtype = torch.bfloat16 if fast_bfloat16("cpu") else torch.float32
     model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=dtype).eval()
+    routing.disturb(model, router_noise)
     last = model.config.num_hidden_layers - 1
     if not all(1 <= k <= last for k in layer_ids):
         raise ConfigError(f"target_layer_ids {tuple(layer_ids)}: this target's are 1 to {last}")

@@ -21,6 +21,9 @@ DENSE = Target(
 )  # fmt: skip
 MOE = DENSE.model_copy(update={"name": "pocket-moe", "model": "models/pocket-moe"})
 
+NOISE = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""Strengths of router noise that heads are trained with, in logits."""
+
 
 def run(what: str, device: str, report: Callable[[str], None]) -> None:
     """Run one stage, or `all` of them in order. A stage that was interrupted goes on where it stopped.
@@ -33,7 +36,7 @@ def run(what: str, device: str, report: Callable[[str], None]) -> None:
         "target": _target, "eagle3": _eagle3, "peagle": _peagle, "draft": _draft,
         "moe": _moe, "moe-eagle3": _moe_eagle3, "moe-peagle": _moe_peagle, "card": _card,
     }  # fmt: skip
-    apart = {"study": _study}  # hours more, and nothing that is served comes of it
+    apart = {"study": _study, "moe-noise": _moe_noise}  # hours more, and nothing that is served comes of it
     if what != "all" and what not in stages | apart:
         raise ConfigError(f"nothing called {what!r} to train{near(what, ['all', *stages, *apart])}")
     for name, stage in (stages | apart).items():
@@ -106,6 +109,19 @@ def _moe_eagle3(device: str, report: Callable[[str], None]) -> None:
     _head(MOE, Eagle3Recipe(), paths.models_dir() / f"{MOE.name}-eagle3", report)
 
 
+def _moe_noise(device: str, report: Callable[[str], None]) -> None:
+    """The same EAGLE-3 head once more for each strength, trained with that noise in the target's router."""
+    from specbook.pocket.draft import Eagle3Recipe
+
+    for strength in NOISE:
+        _head(MOE, Eagle3Recipe(router_noise=strength), paths.models_dir() / noise_head(strength), report)
+
+
+def noise_head(strength: float) -> str:
+    """Name of the head that was trained with this noise."""
+    return f"{MOE.name}-eagle3-noise-{strength:g}"
+
+
 def _peagle(device: str, report: Callable[[str], None]) -> None:
     from specbook.pocket.draft import PEagleRecipe
 
@@ -129,9 +145,11 @@ def _head(served: Target, recipe: "HeadRecipe", out: Path, report: Callable[[str
 
     folder, work = paths.models_dir() / served.name, scratch() / f"{out.name}-work"
     report(f"{out.name}: the target answers the training prompts")
-    answered = outputs.greedy_outputs(served, recipe, scratch())
+    noisy = served.model_copy(update={"router_noise": recipe.router_noise})
+    answered = outputs.greedy_outputs(noisy, recipe, scratch())
     report(f"{out.name}: hidden states")
-    data = outputs.hidden_states(folder, answered, recipe.target_layer_ids, work / "data")
+    noise = recipe.router_noise
+    data = outputs.hidden_states(folder, answered, recipe.target_layer_ids, work / "data", noise)
     shutil.rmtree(work / "checkpoints", ignore_errors=True)
     return draft.train_head(folder, data, recipe, work / "checkpoints", out)
 

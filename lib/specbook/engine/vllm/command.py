@@ -9,6 +9,7 @@ from pathlib import Path
 
 from specbook.engine.base import Build, Device
 from specbook.engine.preflight import models
+from specbook.engine.vllm import router_noise
 from specbook.engine.vllm.libraries import find_libiomp, find_tcmalloc
 from specbook.errors import EngineError
 from specbook.plan.schema import Speculation, Target, resolve_model
@@ -50,6 +51,7 @@ def line(target: Target, speculation: Speculation | None, port: int) -> list[str
         "tensor-parallel-size": target.tensor_parallel_size if target.tensor_parallel_size > 1 else None,
         "quantization": target.quantization,
         "revision": target.revision,
+        "hf-overrides": router_noise.overrides(target),
         "speculative-config": json.dumps(speculation.engine_config()) if speculation else None,
     }
     given = [text for name, value in args.items() if value is not None for text in (f"--{name}", str(value))]

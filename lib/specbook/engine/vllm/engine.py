@@ -5,7 +5,7 @@ from pathlib import Path
 
 from specbook.engine.base import Build, Counters, Pulse
 from specbook.engine.check import Check
-from specbook.engine.vllm import checks, command, counters, log
+from specbook.engine.vllm import checks, command, counters, log, router_noise
 from specbook.engine.vllm.bench import Bench
 from specbook.plan.schema import Speculation, Target
 
@@ -27,8 +27,8 @@ class Vllm:
         return command.build()
 
     def refusal(self, target: Target, speculation: Speculation | None) -> str | None:
-        """Nothing: plans are written in its words."""
-        return None
+        """Noise in a router without our plugin, or without a router; else nothing: plans are in its words."""
+        return router_noise.refusal(target)
 
     def command(self, target: Target, speculation: Speculation | None, port: int) -> list[str]:
         """`python -m vllm.entrypoints.openai.api_server ...`."""
