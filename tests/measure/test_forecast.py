@@ -3,7 +3,8 @@
 import pytest
 
 import factories
-from specbook.measure import campaign, experiments, forecast, preview
+from specbook import plan
+from specbook.measure import campaign, experiments, forecast, machine, needs, preview
 from specbook.plan import order
 from specbook.plan.plan import Plan
 from specbook.records.run import Round
@@ -26,7 +27,7 @@ def results(tmp_path, monkeypatch):
 def test_where_nothing_like_it_was_measured_there_is_no_estimate():
     other = measured(factories.point(concurrency=8))
     found = forecast.forecast(rounds(factories.point()), [other, factories.failed_run(factories.point())])
-    assert (found.known, found.points) == (0, 1)
+    assert (found.measured, found.computed, found.points) == (0, 0, 1)
     assert str(found) == "no estimate, since nothing like it was measured on this machine"
 
 
@@ -38,7 +39,7 @@ def test_the_median_of_the_same_point_goes_before_other_prompts():
     runs.append(measured(other, tokens_per_s=44))
     assert forecast.forecast(rounds(mine), runs).seconds == 22
     assert forecast.forecast(rounds(factories.point(domain="math")), runs).seconds == pytest.approx(16.5)
-    assert forecast.forecast(rounds(factories.point(factories.eagle3())), runs).known == 0
+    assert forecast.forecast(rounds(factories.point(factories.eagle3())), runs).measured == 0
 
 
 def test_a_window_has_its_warm_up_before_it():
@@ -63,6 +64,47 @@ def test_what_is_not_in_the_estimate_is_said():
     assert str(found).startswith("about 1 min for 1 of them, the others being new here, without 1 starts of")
 
 
+H200 = "h200:llama-3.3-70b-fp8"
+
+
+def test_what_was_not_measured_is_taken_from_the_datasheet_and_has_a_price():
+    points, what = plan.load("02_eagle3", H200, "full").points()[:6], machine.load("h200")
+    found = forecast.forecast(rounds(*points), [], what)
+    assert (found.measured, found.computed, found.start_s) == (0, 6, needs.START_S)
+    seconds = sum(needs.seconds(what, point) for point in points) + found.starts * needs.START_S
+    assert found.seconds == pytest.approx(seconds)
+    assert "by the datasheet's memory: answers at their cap, no draft accepted" in str(found)
+    assert "1 x H200 141 GB, about $" in str(found)
+
+
+def test_what_was_measured_goes_before_the_datasheet():
+    known, new = plan.load("02_eagle3", H200, "full").points()[:2]
+    found = forecast.forecast(rounds(known, new), [measured(known)], machine.load("h200"))
+    assert (found.measured, found.computed) == (2, 0)  # the same load with other prompts is alike
+    other = new.model_copy(update={"load": new.load.model_copy(update={"concurrency": 8})})
+    found = forecast.forecast(rounds(known, other), [measured(known)], machine.load("h200"))
+    assert (found.measured, found.computed) == (1, 1)
+    assert "1 of them by what like points took on this machine, 1 by the datasheet" in str(found)
+
+
+def test_an_unknown_accelerator_has_no_estimate_and_nothing_is_guessed():
+    what = machine.load("h200").model_copy(update={"peak": "NVIDIA H300"})
+    points = plan.load("01_baseline", H200, "full").points()
+    closed = [point for point in points if point.load.concurrency][:2]
+    assert str(forecast.forecast(rounds(*closed), [], what)).startswith("no estimate")
+
+
+def test_records_of_this_machine_say_nothing_of_another(monkeypatch):
+    """The pocket models have the same names on an H200, and take other times there."""
+    monkeypatch.setattr(preview, "detect", lambda: factories.HARDWARE)
+    monkeypatch.setattr(preview, "at_once", len)
+    monkeypatch.setattr(preview.records, "load", lambda hardware: pytest.fail("these are of a processor"))
+    sweep = plan.load("02_eagle3", "h200", "quick")
+    monkeypatch.setattr(campaign, "missing", lambda plans, here, since: sweep.points()[:2])
+    _, counted = preview.preview([sweep])
+    assert "by the datasheet" in counted
+
+
 def test_a_preview_counts_points_checks_and_says_the_estimate(monkeypatch):
     monkeypatch.setattr(preview, "detect", lambda: factories.HARDWARE)
     monkeypatch.setattr(preview, "at_once", len)
@@ -70,11 +112,11 @@ def test_a_preview_counts_points_checks_and_says_the_estimate(monkeypatch):
     monkeypatch.setattr(experiments, "missing", lambda plan, here, since: [])
     monkeypatch.setattr(preview.lossless_check, "missing", lambda sweep, here: ["one"])
     point = factories.point()
-    plan = Plan(
+    sweep = Plan(
         chapter="test", hardware="cpu", group="quick", target=factories.target(), baselines=("compiled",),
         domains=("json",), concurrency=(1,), num_requests={1: 4}, max_tokens=8, restarts=2,
     )  # fmt: skip
-    lines, counted = preview.preview([plan])
+    lines, counted = preview.preview([sweep])
     assert len(lines) == 1
     assert counted == (
         "1 points to measure, 1 on disk or shared between chapters; no estimate, since nothing like it was "

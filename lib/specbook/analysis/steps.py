@@ -1,21 +1,15 @@
 """What a decode step costs, beside the least it could cost, and how busy the machine was."""
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from specbook.analysis import summaries
 from specbook.analysis.arrivals import closed
-from specbook.errors import ConfigError
-from specbook.plan import schema
-from specbook.plan.schema import Target
 from specbook.records import select
 from specbook.records.run import RunRecord
-from specbook.stats import precision, roofline, shape
-from specbook.stats.precision import Widths
-from specbook.stats.shape import ModelShape
+from specbook.stats import roofline, sized
 
 UNKNOWN = dict.fromkeys(("memory_s", "compute_s", "least_s", "overhead_s", "bound"))
 
@@ -29,16 +23,6 @@ def utilisation(runs: Iterable[RunRecord]) -> pd.DataFrame:
         names = {"arm": point.arm, "concurrency": point.load.concurrency, "domain": point.traffic.domain}
         rows.append({**names, "cores": run.hardware.logical_cores, **used})
     return pd.DataFrame(rows)
-
-
-def sizes(target: Target) -> tuple[ModelShape, Widths] | None:
-    """The target's shape and widths; None where its config.json is not here, or not of a known kind."""
-    folder = Path(schema.resolve_model(target.model))
-    try:
-        found = precision.widths(target, shape.read_config(folder / "config.json"))
-        return (ModelShape.from_config(folder), found) if found else None
-    except ConfigError:
-        return None
 
 
 def decode_steps(runs: Iterable[RunRecord]) -> pd.DataFrame:
@@ -65,12 +49,12 @@ def decode_steps(runs: Iterable[RunRecord]) -> pd.DataFrame:
 
 
 def _least(run: RunRecord, batch: int, context: int, step_s: float) -> dict[str, Any]:
-    known, machine, devices = sizes(run.point.target), run.hardware, _devices(run)
+    known, machine, devices = sized.of(run.point.target), run.hardware, _devices(run)
     if known is None or devices is None:
         return UNKNOWN
-    model, width = known
+    width = known.widths
     cost = roofline.decode_step(
-        model, batch, context, width.dtype_bytes, machine.peak_bytes_per_s, machine.peak_flops_per_s,
+        known.shape, batch, context, width.dtype_bytes, machine.peak_bytes_per_s, machine.peak_flops_per_s,
         layer_bytes=width.layer_bytes, devices=devices,
     )  # fmt: skip
     if width.quantized and cost.bound != "memory":

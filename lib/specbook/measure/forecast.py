@@ -1,44 +1,68 @@
-"""How long a plan will take: by what like points took on this machine, so far as any were measured."""
+"""How long a plan will take and cost: by what like points took here, failing that by a datasheet."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from statistics import median
 from typing import NamedTuple
 
+from specbook.measure import needs
+from specbook.measure.machine import Machine
 from specbook.plan.order import Together
 from specbook.plan.schema import Point
 from specbook.records.run import RunRecord
 
+ANY = Machine()
+"""A machine of which nothing is known."""
 STAMP = "%Y%m%dT%H%M%SZ"
 """A round's id begins with the time at which its servers were about to start."""
 
 
 class Forecast(NamedTuple):
-    """How long, and of how much of the plan that is known."""
+    """How long, what that stands on, and what it costs."""
 
     seconds: float
     points: int
-    known: int
-    """Points like which one was measured."""
+    measured: int
+    """Points like which one was measured on this machine."""
+    computed: int
+    """Points by the datasheet of the machine that the plan is for."""
     starts: int
     start_s: float | None
-    """One server's start; None where none was timed."""
+    """One server's start; None where none was timed and none is assumed."""
+    price: str = ""
+    """In words; empty where machine.yaml names no accelerator."""
 
     def __str__(self) -> str:
-        if not self.known:
+        known = self.measured + self.computed
+        if not known:
             return "no estimate, since nothing like it was measured on this machine"
-        minutes = f"about {max(1, round(self.seconds / 60))} min"
-        part = "" if self.known == self.points else f" for {self.known} of them, the others being new here"
+        part = "" if known == self.points else f" for {known} of them, the others being new here"
         starts = "" if self.start_s is not None else f", without {self.starts} starts of servers"
-        return f"{minutes}{part}{starts}, by what like points took on this machine"
+        price = f"; {self.price}" if self.price else ""
+        return f"about {_long(self.seconds)}{part}{starts}, {self._basis()}{price}"
+
+    def _basis(self) -> str:
+        like = "by what like points took on this machine"
+        sheet = (
+            "by the datasheet's memory: answers at their cap, no draft accepted, "
+            f"{needs.START_S / 60:.0f} min a start, checks left out"
+        )
+        if not self.computed:
+            return like
+        return f"{self.measured} of them {like}, {self.computed} {sheet}" if self.measured else sheet
 
 
-def forecast(rounds: Sequence[Together], done: Iterable[RunRecord]) -> Forecast:
+def _long(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} h" if seconds >= 2 * 3600 else f"{max(1, round(seconds / 60))} min"
+
+
+def forecast(rounds: Sequence[Together], done: Iterable[RunRecord], what: Machine = ANY) -> Forecast:
     """What these rounds will take.
 
     Args:
         rounds: of `plan.order`.
-        done: this machine's records.
+        done: records of the machine that will measure them; none where that is another one.
+        what: which machine that is: what was not measured is taken from its datasheet.
 
     Returns:
         Medians over the most alike points: the same but for the restart, else with other prompts.
@@ -49,10 +73,20 @@ def forecast(rounds: Sequence[Together], done: Iterable[RunRecord]) -> Forecast:
         for name in _names(run.point):
             took.setdefault(name, []).append(_seconds(run))
     points = [point for together in rounds for stage in together for point in stage.points]
-    found = [seconds for point in points if (seconds := _expected(point, took)) is not None]
+    like = [_expected(point, took) for point in points]
+    new = [point for point, known in zip(points, like, strict=True) if known is None]
+    sheet = [needs.seconds(what, point) for point in new] if what.peak else []
+    measured, computed = ([one for one in found if one is not None] for found in (like, sheet))
     starts = sum(len(stage.servers) for together in rounds for stage in together)
-    start_s = _start_s(good)
-    return Forecast(sum(found) + starts * (start_s or 0.0), len(points), len(found), starts, start_s)
+    start_s = _start_s(good) or (needs.START_S if computed else None)
+    seconds = sum(measured) + sum(computed) + starts * (start_s or 0.0)
+    price = _price(what, points, seconds) if what.memory_bytes is not None else ""
+    return Forecast(seconds, len(points), len(measured), len(computed), starts, start_s, price)
+
+
+def _price(what: Machine, points: Sequence[Point], seconds: float) -> str:
+    devices = max((what.devices_for(point.target.tensor_parallel_size) for point in points), default=1)
+    return f"{devices} x {what.title}, {needs.dollars(what, devices, seconds / 3600)}"
 
 
 def _names(point: Point) -> tuple[Hashable, Hashable]:

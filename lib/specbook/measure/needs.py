@@ -1,4 +1,4 @@
-"""What a plan asks of accelerators, whether they are here or not: memory by server, hours and dollars."""
+"""What a plan asks of accelerators, whether they are here or not: memory by server, seconds and dollars."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,10 +12,8 @@ from specbook.plan import AnyPlan, models, prices
 from specbook.plan.order import Configuration
 from specbook.plan.schema import Point, Speculation, Target, resolve_model
 from specbook.records.origin import Hardware
-from specbook.stats import memory, roofline, shape
-from specbook.stats.memory import FORMATS, Format, Memory
-from specbook.stats.precision import DTYPE_BYTES
-from specbook.stats.shape import ModelShape
+from specbook.stats import memory, roofline, shape, sized
+from specbook.stats.memory import Memory
 
 START_S = 120.0
 """A compiled start of a large model, as others report it; a Neuron compiler may take hours the first time."""
@@ -29,22 +27,14 @@ class Draft(NamedTuple):
     num_layers: int
 
 
-class Sized(NamedTuple):
-    """A target whose shape is known."""
-
-    shape: ModelShape
-    form: Format
-
-
 def lines(plans: Sequence[AnyPlan]) -> list[str]:
-    """One for each server, and one of hours and dollars; none where machine.yaml does not say the memory."""
+    """One for each server; none where machine.yaml does not say the memory."""
     found = []
     for hardware in dict.fromkeys(plan.hardware for plan in plans):
         what = machine.load(hardware)
         points = {point.key: point for plan in plans if plan.hardware == hardware for point in plan.points()}
         if what.memory_bytes is not None and points:
             found += [server(what, *one) for one in _servers(points.values())]
-            found.append(duration(what, list(points.values())))
     return found
 
 
@@ -61,7 +51,7 @@ def server(what: Machine, target: Target, speculation: Speculation | None) -> st
     except ConfigError as error:
         return f"DOES NOT FIT: {label}: {error}"
     if found is None:
-        return f"not known: {label}: no model file names {target.model}, and it is no folder here"
+        return f"not known: {label}: no model file names {target.model}, and no folder here has its shape"
     room = f"{min(found.sequences, target.max_num_seqs)} of {target.max_num_seqs} sequences of "
     room += f"{target.max_model_len} tokens"
     return f"{'fits' if found.sequences else 'DOES NOT FIT'}: {label}: {found.sum()}: {room}"
@@ -92,7 +82,7 @@ def of(what: Machine, target: Target, speculation: Speculation | None) -> Memory
     Raises:
         ConfigError: if the machine has too few devices, or their number does not divide the model.
     """
-    ranks, known = target.tensor_parallel_size, sized(target)
+    ranks, known = target.tensor_parallel_size, sized.of(target)
     devices = what.devices_for(ranks)
     if what.devices is not None and devices > what.devices:
         raise ConfigError(
@@ -118,16 +108,6 @@ def _share(arguments: Sequence[str]) -> float:
     return float(arguments[place]) if place < len(arguments) else memory.ENGINE_SHARE
 
 
-def sized(target: Target) -> Sized | None:
-    """The target's shape and format: of a folder, or of a model file that names its hub id."""
-    folder = Path(resolve_model(target.model))
-    if folder.is_dir():
-        width = DTYPE_BYTES.get(target.dtype, memory.KEPT_BYTES)
-        return Sized(ModelShape.from_config(folder), Format(width, width))
-    found = models.of(target.model)
-    return Sized(ModelShape.from_config(models.config(found[0])), FORMATS[found[1]]) if found else None
-
-
 def drafted(target: Target, speculation: Speculation | None) -> Draft:
     """What the draft keeps; a method without a model keeps nothing there."""
     if speculation is None or speculation.model is None:
@@ -145,25 +125,8 @@ def _layers(folder: Path) -> int:
     return config.get("transformer_layer_config", config).get("num_hidden_layers", 1)
 
 
-def duration(what: Machine, points: Sequence[Point]) -> str:
-    """Hours and dollars of these points, and what the estimate stands on."""
-    took = [seconds(what, point) for point in points]
-    known = [one for one in took if one is not None]
-    if len(known) < len(took):
-        return (
-            f"how long is not known: {len(took) - len(known)} of {len(took)} points have no peak or no shape"
-        )
-    starts = len({(repr(p.target), repr(p.speculation), p.restart) for p in points})
-    hours = (sum(known) + starts * START_S) / 3600
-    devices = max(what.devices_for(point.target.tensor_parallel_size) for point in points)
-    return (
-        f"an estimate: about {hours:.1f} h on {devices} x {what.title}: {starts} starts of "
-        f"{START_S / 60:.0f} min, answers at their cap, no draft accepted, steps as fast as the datasheet's "
-        f"memory, checks left out; {_dollars(what, devices, hours)}"
-    )
-
-
-def _dollars(what: Machine, devices: int, hours: float) -> str:
+def dollars(what: Machine, devices: int, hours: float) -> str:
+    """What so many hours of so many devices cost at the list price that machine.yaml names."""
     if what.price is None:
         return "what it costs is not known: machine.yaml names no price"
     price = prices.machine(what.price)
@@ -172,15 +135,17 @@ def _dollars(what: Machine, devices: int, hours: float) -> str:
 
 
 def seconds(what: Machine, point: Point) -> float | None:
-    """Of one point's window and warm-up; None where the peak or the shape is not known."""
-    peak, known, load = PEAKS.get(what.peak or ""), sized(point.target), point.load
+    """Of one point's window and warm-up by the datasheet: answers at their cap, no draft accepted, steps as
+    fast as the memory. None where the peak or the shape is not known.
+    """
+    peak, known, load = PEAKS.get(what.peak or ""), sized.of(point.target), point.load
     if load.request_rate_per_s is not None:
         return (load.num_requests + load.num_warmups) / load.request_rate_per_s
     if peak is None or known is None or load.concurrency is None:
         return None
     cost = roofline.decode_step(
-        known.shape, load.concurrency, point.traffic.max_tokens, memory.KEPT_BYTES, peak.bytes_per_s,
-        peak.flops_per_s, layer_bytes=known.form.feed_forward_bytes,
+        known.shape, load.concurrency, point.traffic.max_tokens, known.widths.dtype_bytes, peak.bytes_per_s,
+        peak.flops_per_s, layer_bytes=known.widths.layer_bytes,
         tokens_per_sequence=1 + (point.speculation.num_speculative_tokens if point.speculation else 0),
         devices=what.devices_for(point.target.tensor_parallel_size),
     )  # fmt: skip

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from specbook import engine, records
 from specbook.engine.fleet import at_once
-from specbook.measure import campaign, experiments, forecast
+from specbook.measure import campaign, experiments, forecast, machine
 from specbook.measure import lossless as lossless_check
 from specbook.measure.hardware import detect
 from specbook.plan import AnyPlan, order
@@ -27,7 +27,8 @@ def preview(plans: Sequence[AnyPlan], since: datetime | None = None) -> tuple[li
     counted = f"{len(todo)} points to measure, {points - len(todo)} on disk or shared between chapters"
     if todo:
         rounds = list(order.rounds(todo, at_once))
-        counted += f"; {forecast.forecast(rounds, records.load(here.id))}"
+        what = machine.load(plans[0].hardware)  # of a machine that is not this one nothing was measured here
+        counted += f"; {forecast.forecast(rounds, records.load(here.id) if what.fits(here) else [], what)}"
     counted += f"; and {checks} lossless checks of four servers each" * bool(checks)
     counted += f"; and {len(others)} experiments to run" * bool(others)
     return list(dict.fromkeys([*servers, *others])), counted
