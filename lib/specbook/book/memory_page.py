@@ -1,15 +1,22 @@
-"""Tables of what fits where, computed from model files and machine files: `book/memory.md` includes them."""
+"""Tables of what fits where, computed, and of one model in two precisions, measured: for `book/memory.md`."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 
-from specbook import plan
-from specbook.plan import machines, models
+from specbook import plan, records
+from specbook.analysis import narrow
+from specbook.book.figures import style
+from specbook.book.remarks.words import listed
+from specbook.errors import ConfigError
+from specbook.measure import campaign
+from specbook.plan import Plan, machines, models
 from specbook.plan.machines import MachineFile
 from specbook.records import published
+from specbook.records.run import RunRecord
 from specbook.stats import memory
+from specbook.stats.estimate import Estimate
 from specbook.stats.memory import FORMATS, GIB, Memory
 from specbook.stats.shape import ModelShape
 
@@ -19,6 +26,8 @@ BATCH = 32
 """Sequences in a batch, which decides how many logits a step holds."""
 REPORTED = "model_load_gib"
 """Metric of published rows that hold what an engine said its loaded model took."""
+NARROWED = ("appendix_quantization", "cpu", "full")
+"""The plan of what was measured in two precisions."""
 LABELS = {"bf16": "BF16", "fp8": "FP8", "int4-awq": "INT4 AWQ", "mxfp4": "MXFP4"}
 
 
@@ -31,13 +40,14 @@ def write(folder: Path) -> Path:
 
 
 def render() -> str:
-    """The answer, a table a machine, and what an engine reported."""
+    """The answer, a table a machine, what an engine reported, and what was measured on a processor."""
     parts = ["# Can an H200 serve an unquantised 70B?", answer()]
     for hardware, machine in accelerators():
         rank = "" if machine.ranks_per_device == 1 else f", {machine.ranks_per_device} ranks"
         size = f"{_gb(machine.memory_bytes or 0)} GB a device{rank} ({machine.memory_source})."
         parts += [f"# {machine.title}", f"`params/{hardware}`: {size}", _markdown(table(machine))]
-    return "\n\n".join([*parts, "# What an engine reported", reports()]) + "\n"
+    parts += ["# What an engine reported", reports(), "# BF16 against INT8 on a processor", measured()]
+    return "\n\n".join(parts) + "\n"
 
 
 def accelerators() -> Iterator[tuple[str, MachineFile]]:
@@ -128,6 +138,43 @@ def reports() -> str:
                 }
             )
     return _markdown(pd.DataFrame(rows))
+
+
+def measured() -> str:
+    """The pocket target in both precisions, from records; or that there are none."""
+    wanted = plan.load(*NARROWED)
+    runs = [run for sweep in wanted.parts() for run in _replayed(sweep)]
+    lacking = {sweep.target.name for sweep in wanted.parts()} - {run.point.target.name for run in runs}
+    if lacking:
+        return (
+            f"**Not measured yet:** there is no record of {listed(sorted(lacking))}. `specbook train int8` "
+            f"makes the narrow copy, `specbook run {wanted.chapter}` measures it."
+        )
+    table = narrow.table(runs, records.load_lossless())
+    rows = [
+        {
+            "load": row.load,
+            "target": row.target,
+            "tokens/s": f"{row.tokens_per_s:.0f}",
+            "over the first": _span(row.against),
+            "EAGLE-3 brings": _span(row.speedup),
+            "length, tokens/step": "-" if row.length is None else f"{row.length:.2f}",
+            "right answers": "no check" if row.right is None else f"{100 * row.right:.1f} %",
+        }
+        for row in table.itertuples()
+    ]
+    return f"{_markdown(pd.DataFrame(rows))}\n\n{style.credit(runs)}"
+
+
+def _replayed(sweep: Plan) -> list[RunRecord]:
+    try:
+        return campaign.replay(sweep)
+    except ConfigError:
+        return []
+
+
+def _span(estimate: Estimate | None) -> str:
+    return "-" if estimate is None else estimate.span("×")
 
 
 def _gb(size: float) -> str:

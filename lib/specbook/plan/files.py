@@ -18,6 +18,8 @@ from specbook.plan.reading import read_file
 
 Source = Literal["records", "hardware"]
 GROUPS = ("quick", "full")
+APPENDIX = "appendix_"
+"""Begins the name of a plan that is no chapter: it is measured by name only."""
 AnyPlan = Plan | CostPlan | Chapter
 EXPERIMENTS: dict[str, type[AnyPlan]] = {"sweep": Plan, "cost": CostPlan}
 """What a parameter file's `experiment` may be; without one it is a sweep, or a `Chapter` of parts."""
@@ -47,16 +49,17 @@ def file(chapter: str, hardware: str) -> Path:
 
 
 def chapters(names: Sequence[str], hardware: str) -> list[str]:
-    """Full chapter names for names, prefixes such as `02`, or `all`, in the book's order.
+    """Full chapter names for names, prefixes such as `02`, or `all` that have a number, in the book's order.
 
     Raises:
         ConfigError: for a name that is no chapter of this hardware, naming the near match.
     """
     folders = {file("", hardware).parent, paths.params_dir() / machines.folder(hardware)}
-    known = sorted({path.stem for folder in folders for path in folder.glob("[0-9]*.yaml")})
+    numbered = sorted({path.stem for folder in folders for path in folder.glob("[0-9]*.yaml")})
+    known = [*numbered, *sorted(path.stem for folder in folders for path in folder.glob(f"{APPENDIX}*.yaml"))]
     found: set[str] = set()
     for name in names:
-        matches = known if name == "all" else [stem for stem in known if name and stem.startswith(name)]
+        matches = numbered if name == "all" else [stem for stem in known if name and stem.startswith(name)]
         if not matches:
             raise ConfigError(f"no chapter {name!r} for hardware {hardware!r}{near(name, known)}")
         found.update(matches)

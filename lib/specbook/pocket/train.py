@@ -36,7 +36,8 @@ def run(what: str, device: str, report: Callable[[str], None]) -> None:
         "target": _target, "eagle3": _eagle3, "peagle": _peagle, "draft": _draft,
         "moe": _moe, "moe-eagle3": _moe_eagle3, "moe-peagle": _moe_peagle, "card": _card,
     }  # fmt: skip
-    apart = {"study": _study, "moe-noise": _moe_noise}  # hours more, and nothing that is served comes of it
+    # Hours more, and nothing that is served comes of it; but for the INT8 copy, which is not shipped.
+    apart = {"study": _study, "moe-noise": _moe_noise, "int8": _int8}
     if what != "all" and what not in stages | apart:
         raise ConfigError(f"nothing called {what!r} to train{near(what, ['all', *stages, *apart])}")
     for name, stage in (stages | apart).items():
@@ -115,6 +116,14 @@ def _moe_noise(device: str, report: Callable[[str], None]) -> None:
 
     for strength in NOISE:
         _head(MOE, Eagle3Recipe(router_noise=strength), paths.models_dir() / noise_head(strength), report)
+
+
+def _int8(device: str, report: Callable[[str], None]) -> None:
+    from specbook.pocket import quantize
+
+    source = paths.models_dir() / DENSE.name
+    made = quantize.int8(source, paths.build_dir() / f"{DENSE.name}-int8")
+    report(f"int8: {paths.portable(str(made))}")
 
 
 def noise_head(strength: float) -> str:
