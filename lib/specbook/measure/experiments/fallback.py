@@ -1,0 +1,112 @@
+"""Fallback: two servers, one that drafts and one that does not, behind a router, while the traffic drifts."""
+
+import random
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import get_args
+
+from pydantic import Field
+
+from specbook.engine.router import Router
+from specbook.engine.server import Server
+from specbook.measure import phases, provenance
+from specbook.measure.experiments.base import register
+from specbook.measure.phases import Phases, Reader
+from specbook.plan.schema import Frozen, Speculation, Target
+from specbook.records.drifted import Arm, ArmName, FallenBack, Switched
+from specbook.stats.fallback import Fallback, Policy
+from specbook.stats.monitors import Growth
+
+ARMS: tuple[ArmName, ...] = get_args(ArmName)
+
+
+class FallbackEpisodes(Frozen):
+    """Arms are measured in turns, in an order drawn for each repeat."""
+
+    target: Target
+    speculation: Speculation
+    instead: Speculation | None = None
+    """How the other server drafts, e.g. by ngram; None: not at all."""
+    policy: Policy
+    traffic: Phases
+    repeats: int = Field(ge=1)
+    seed: int = 0
+
+
+class Controller:
+    """Called again and again: reads the drafting server's counters, and turns the router as the policy says.
+
+    Metrics that vanish change nothing; a counter that was reset goes on from 0.
+    """
+
+    def __init__(self, router: Router, reader: Reader, policy: Policy | None) -> None:
+        self._router, self._reader = router, reader
+        self._fallback = Fallback(policy) if policy else None
+        self.switches: list[tuple[Switched, float]] = []
+        """With the clock's reading at each."""
+
+    def __call__(self) -> None:
+        """Look, if it is time to."""
+        if not self._reader() or self._fallback is None:
+            return
+        known = [row for row in self._reader.rows if row[1] is not None][-2:]
+        if len(known) < 2 or self._reader.rows[-1][1] is None:
+            return
+        grown = Growth.of(*zip(*known, strict=True))
+        before = len(self._fallback.switches)
+        self._fallback.see(known[-1][0], grown.drafts.sum(), grown.accepted.sum())
+        for switch in self._fallback.switches[before:]:
+            self._turn(switch.drafting, switch.length)
+
+    def _turn(self, drafting: bool, length: float) -> None:
+        self._router.preferred = "drafting" if drafting else "plain"
+        in_flight = {name: n for name, n in self._router.in_flight.items() if n}
+        told = Switched(at_s=0.0, drafting=drafting, length=length, in_flight=in_flight)
+        self.switches.append((told, time.perf_counter()))
+
+
+@register("fallback", FallbackEpisodes, FallenBack)
+def fallback(asked: FallbackEpisodes) -> FallenBack:
+    """Every arm through the same router to the same two servers, both up in all arms.
+
+    Raises:
+        EngineError: if a server does not start, or nothing is answered. Requests that are lost are a result.
+    """
+    weights = provenance.weights_sha256(asked.target, asked.speculation)
+    with ExitStack() as stack:
+        pair = [stack.enter_context(Server(asked.target, how)) for how in (asked.speculation, asked.instead)]
+        for server in pair:
+            phases.warm(asked.traffic, asked.target, server.client.url, server.api_key)
+        return FallenBack(arms=tuple(_arms(asked, pair)), weights_sha256=weights)
+
+
+def _arms(asked: FallbackEpisodes, pair: Sequence[Server]) -> list[Arm]:
+    made = []
+    for repeat in range(asked.repeats):
+        order = list(ARMS)
+        random.Random(asked.seed + repeat).shuffle(order)
+        made += [one_arm(asked, pair, name, repeat) for name in order]
+    return made
+
+
+def one_arm(asked: FallbackEpisodes, pair: Sequence[Server], name: ArmName, repeat: int) -> Arm:
+    """One window through a router of its own.
+
+    Raises:
+        EngineError: if nothing is answered.
+    """
+    how, seed = asked.traffic, asked.seed + repeat
+    urls = dict(zip(("drafting", "plain"), (server.client.url for server in pair), strict=True))
+    trial = ("drafting", asked.policy.trial_every) if name == "fallback" else None
+    reader = Reader(pair[0].counters, how.scrape_s)
+    with Router(urls, trial=trial) as router:
+        router.preferred = "plain" if name == "plain" else "drafting"
+        control = Controller(router, reader, asked.policy if name == "fallback" else None)
+        result = phases.send(how, asked.target, router.url, pair[0].api_key, seed, control)
+    zero = min(result["start_times"])
+    return Arm(
+        arm=name, repeat=repeat, episode=phases.episode(how, result, reader),
+        switches=tuple(told.model_copy(update={"at_s": at - zero}) for told, at in control.switches),
+        served=dict(router.served), broken=sum(router.broken.values()),
+    )  # fmt: skip

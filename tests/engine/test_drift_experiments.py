@@ -1,0 +1,152 @@
+"""The experiments of drift on the echo engine, whose acceptance is as long as what it is asked."""
+
+import json
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from specbook import engine
+from specbook.engine import registry
+from specbook.engine.client import Client
+from specbook.engine.server import Server
+from specbook.errors import EngineError
+from specbook.measure import experiments, phases
+from specbook.measure.experiments import fallback
+from specbook.measure.experiments.drift import Drift
+from specbook.measure.experiments.fallback import FallbackEpisodes
+from specbook.plan.chapter import Chapter, Experiment
+from specbook.plan.prompts import Prompt
+from specbook.plan.schema import Speculation, Target
+from specbook.stats.monitors import Growth
+
+ENGINES = Path(__file__).parents[1] / "engines"
+TARGET = Target(name="echo", model="models/pocket-dense", max_model_len=512, engine="echo")
+NGRAM = Speculation(method="ngram", num_speculative_tokens=3)
+WORDS = {"long": 12, "short": 1}
+POLICY = {
+    "leave_below": 2.0, "return_above": 3.0, "window_s": 0.4, "min_drafts": 10, "cool_down_s": 0.2,
+    "trial_every": 5,
+}  # fmt: skip
+
+
+class QuickLoad:
+    """Sends the data set's lines in order, so many at once, and calls `watch` many times a second."""
+
+    def run(self, arguments, *, api_key, timeout_s, watch):
+        said = dict(pairwise(arguments))
+        rows = [json.loads(line) for line in Path(said["--dataset-path"]).read_text().splitlines()]
+        client, done = Client(said["--base-url"], "m", api_key), threading.Event()
+        watcher = threading.Thread(target=lambda: [watch() for _ in iter(lambda: done.wait(0.02), True)])
+        watcher.start()
+        with ThreadPoolExecutor(int(said["--max-concurrency"])) as pool:
+            found = list(pool.map(lambda row: self.ask(client, row), rows))
+        done.set()
+        watcher.join()
+        names = ("start_times", "ttfts", "latencies", "output_lens", "errors")
+        columns = dict(zip(names, map(list, zip(*found, strict=True)), strict=True))
+        Path(said["--result-filename"]).write_text(json.dumps(columns))
+
+    def ask(self, client, row):
+        began = time.perf_counter()
+        try:
+            pieces = list(client.stream(row["prompt"], row["output_tokens"]))
+            error, tokens = "", pieces[-1].usage.completion_tokens
+        except EngineError as failure:
+            error, tokens = str(failure), 0
+        time.sleep(0.005)
+        took = time.perf_counter() - began
+        return began, took / 2, took, tokens, error
+
+
+@pytest.fixture(autouse=True)
+def echo(monkeypatch):
+    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
+    monkeypatch.setattr(engine, "__path__", [*engine.__path__, str(ENGINES)])
+    monkeypatch.delitem(sys.modules, "specbook.engine.echo", raising=False)
+    engine.import_all()
+    said = {name: Prompt(id="p", prompt=" ".join(["w"] * n), domain=name) for name, n in WORDS.items()}
+    monkeypatch.setattr(phases.files, "of", lambda traffic: [said[traffic.domain]])
+    monkeypatch.setattr(phases.loadgen, "shared", QuickLoad)
+    monkeypatch.setattr(phases, "EARLY_S", 0.45)  # ten readings a second
+
+
+def traffic(*parts, n=200):
+    return {
+        "phases": parts, "num_requests": n, "concurrency": 2, "max_tokens": 20, "scrape_s": 0.5,
+    }  # fmt: skip
+
+
+def run(name: str, parameters: dict):
+    """By its name and parameters in JSON, as a plan has them."""
+    asked = Experiment(name=name, parameters=json.loads(json.dumps(parameters)))
+    plan = Chapter(chapter="04_domain_drift", hardware="cpu", group="full", experiments=(asked,))
+    experiments.check(plan)
+    found = experiments.base._REGISTRY[name]
+    return found.run(found.parameters.model_validate(asked.parameters))
+
+
+def asked_of_drift(**more) -> dict:
+    body = Drift(target=TARGET, speculation=NGRAM, traffic=traffic(["long"], ["short"]), episodes=2)
+    return body.model_dump(mode="json") | more
+
+
+def test_the_counters_of_a_drift_fall_where_it_drifts():
+    found = run("drift", asked_of_drift())
+    assert len(found.episodes) == 2
+    for episode in found.episodes:
+        assert len(episode.requests.start_s) == episode.requests.sent == 200
+        read = episode.readings
+        growth = Growth.of(read.at_s, read.num_drafts, read.num_accepted_tokens)
+        (drift_s,) = episode.drift_s
+        before, after = growth.between(0, drift_s - 0.1), growth.between(drift_s + 0.15, 1e9)
+        assert before.accepted.sum() / before.drafts.sum() == pytest.approx(3.0)
+        assert after.accepted.sum() == 0
+    assert found.weights_sha256["target"]
+
+
+def fall_back(**more) -> dict:
+    body = FallbackEpisodes(
+        target=TARGET, speculation=NGRAM, policy=POLICY, repeats=1,
+        traffic=traffic(["long"], ["short"], ["long"], n=600),
+    )  # fmt: skip
+    return body.model_dump(mode="json") | more
+
+
+def test_an_episode_leaves_and_comes_back_and_loses_nothing():
+    found = run("fallback", fall_back())
+    arms = {arm.arm: arm for arm in found.arms}
+    assert set(arms) == {"fallback", "drafting", "plain"}
+    for arm in arms.values():
+        assert len(arm.episode.requests.start_s) == arm.episode.requests.sent == 600
+        assert (arm.broken, sum(arm.served.values())) == (0, 600)
+    assert set(arms["drafting"].served) == {"drafting"}
+    assert set(arms["plain"].served) == {"plain"}
+    away, back = arms["fallback"].switches
+    drift_s, return_s = arms["fallback"].episode.drift_s
+    assert drift_s < away.at_s < return_s < back.at_s
+    assert (away.drafting, back.drafting) == (False, True)
+    assert away.length < 2 < 3 < back.length
+
+
+def test_a_drafting_server_that_dies_in_the_middle_loses_no_request_that_had_not_begun(tmp_path):
+    asked = FallbackEpisodes.model_validate(fall_back(traffic=traffic(["long"], n=300)))
+    with Server(TARGET, NGRAM, log_dir=tmp_path) as drafting, Server(TARGET, None, log_dir=tmp_path) as plain:
+        threading.Timer(0.3, drafting.stop).start()
+        arm = fallback.one_arm(asked, (drafting, plain), "fallback", repeat=0)
+    assert arm.served["plain"] > 0
+    assert arm.episode.readings.num_drafts[-1] is None
+    assert len(arm.episode.requests.start_s) + arm.broken == 300
+
+
+def test_with_both_servers_gone_it_is_one_message(tmp_path):
+    asked = FallbackEpisodes.model_validate(fall_back(traffic=traffic(["long"], n=10)))
+    with Server(TARGET, NGRAM, log_dir=tmp_path) as drafting, Server(TARGET, None, log_dir=tmp_path) as plain:
+        drafting.stop()
+        plain.stop()
+        with pytest.raises(EngineError, match=r"none of 10 requests was answered: .*no server answers"):
+            fallback.one_arm(asked, (drafting, plain), "fallback", repeat=0)
