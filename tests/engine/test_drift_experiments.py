@@ -29,7 +29,7 @@ TARGET = Target(name="echo", model="models/pocket-dense", max_model_len=512, eng
 NGRAM = Speculation(method="ngram", num_speculative_tokens=3)
 WORDS = {"long": 12, "short": 1}
 POLICY = {
-    "leave_below": 2.0, "return_above": 3.0, "window_s": 0.4, "min_drafts": 10, "cool_down_s": 0.2,
+    "leave_below": 2.0, "return_above": 3.0, "window_s": 0.5, "min_drafts": 3, "cool_down_s": 0.2,
     "trial_every": 5,
 }  # fmt: skip
 
@@ -75,7 +75,7 @@ def echo(monkeypatch):
     monkeypatch.setattr(phases, "EARLY_S", 0.45)  # ten readings a second
 
 
-def traffic(*parts, n=200):
+def traffic(*parts, n=100):
     return {
         "phases": parts, "num_requests": n, "concurrency": 2, "max_tokens": 20, "scrape_s": 0.5,
     }  # fmt: skip
@@ -99,7 +99,7 @@ def test_the_counters_of_a_drift_fall_where_it_drifts():
     found = run("drift", asked_of_drift())
     assert len(found.episodes) == 2
     for episode in found.episodes:
-        assert len(episode.requests.start_s) == episode.requests.sent == 200
+        assert len(episode.requests.start_s) == episode.requests.sent == 100
         read = episode.readings
         growth = Growth.of(read.at_s, read.num_drafts, read.num_accepted_tokens)
         (drift_s,) = episode.drift_s
@@ -112,7 +112,7 @@ def test_the_counters_of_a_drift_fall_where_it_drifts():
 def fall_back(**more) -> dict:
     body = FallbackEpisodes(
         target=TARGET, speculation=NGRAM, policy=POLICY, repeats=1,
-        traffic=traffic(["long"], ["short"], ["long"], n=600),
+        traffic=traffic(["long"], ["short"], ["long"], n=300),
     )  # fmt: skip
     return body.model_dump(mode="json") | more
 
@@ -122,8 +122,8 @@ def test_an_episode_leaves_and_comes_back_and_loses_nothing():
     arms = {arm.arm: arm for arm in found.arms}
     assert set(arms) == {"fallback", "drafting", "plain"}
     for arm in arms.values():
-        assert len(arm.episode.requests.start_s) == arm.episode.requests.sent == 600
-        assert (arm.broken, sum(arm.served.values())) == (0, 600)
+        assert len(arm.episode.requests.start_s) == arm.episode.requests.sent == 300
+        assert (arm.broken, sum(arm.served.values())) == (0, 300)
     assert set(arms["drafting"].served) == {"drafting"}
     assert set(arms["plain"].served) == {"plain"}
     away, back = arms["fallback"].switches
@@ -134,13 +134,13 @@ def test_an_episode_leaves_and_comes_back_and_loses_nothing():
 
 
 def test_a_drafting_server_that_dies_in_the_middle_loses_no_request_that_had_not_begun(tmp_path):
-    asked = FallbackEpisodes.model_validate(fall_back(traffic=traffic(["long"], n=300)))
+    asked = FallbackEpisodes.model_validate(fall_back(traffic=traffic(["long"], n=150)))
     with Server(TARGET, NGRAM, log_dir=tmp_path) as drafting, Server(TARGET, None, log_dir=tmp_path) as plain:
         threading.Timer(0.3, drafting.stop).start()
         arm = fallback.one_arm(asked, (drafting, plain), "fallback", repeat=0)
     assert arm.served["plain"] > 0
     assert arm.episode.readings.num_drafts[-1] is None
-    assert len(arm.episode.requests.start_s) + arm.broken == 300
+    assert len(arm.episode.requests.start_s) + arm.broken == 150
 
 
 def test_with_both_servers_gone_it_is_one_message(tmp_path):

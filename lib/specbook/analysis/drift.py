@@ -1,0 +1,154 @@
+"""Drift as it was recorded: monitors replayed over the counters, and what a fallback did for the requests."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from specbook.records.drifted import Arm, Drifted, FallenBack, Readings
+from specbook.records.drifted import Episode as Recorded
+from specbook.stats import detection
+from specbook.stats.detection import Blocks, Episode
+from specbook.stats.monitors import MONITORS, Growth, Reference
+
+SHARE, WITHIN_S = 0.95, 30.0
+"""All monitors are set so that they find this share of the episodes within this time."""
+BLOCK_S = 10.0
+"""Of the blocks that replays are drawn from: longer than an answer takes."""
+REPLAYS = 100
+REPLAYED_DAYS = 2.0
+COMPARED = (
+    "drift", "monitor", "threshold", "episodes", "found", "delay_s", "delay_p90_s", "delay_drafts",
+    "false_alarms", "estimate",
+)  # fmt: skip
+SERVED = (
+    "arm", "repeats", "sent", "lost", "broken", "tokens_per_s", "e2e_p50_s", "e2e_p99_s", "ttft_p99_s",
+    "switches", "in_flight",
+)  # fmt: skip
+
+
+class Recordings(NamedTuple):
+    """What a chapter's experiments of drift recorded, by what their traffic did."""
+
+    quiet: list[Recorded]
+    abrupt: list[Recorded]
+    slow: list[Recorded]
+
+    @classmethod
+    def of(cls, results: Iterable[tuple[bool, Drifted]]) -> "Recordings":
+        """Of (whether its drift is slow, its result)."""
+        made = cls([], [], [])
+        for slow, result in results:
+            for episode in result.episodes:
+                kind = made.quiet if not episode.drift_s else made.slow if slow else made.abrupt
+                kind.append(episode)
+        return made
+
+
+def growth(readings: Readings) -> Growth:
+    """What the counters grew by between the readings of a window, on its clock."""
+    return Growth.of(readings.at_s, readings.num_drafts, readings.num_accepted_tokens)
+
+
+def lengths(episode: Recorded) -> pd.DataFrame:
+    """One row per interval: at_s (its end), drafts, length (tokens a step, bonus token included)."""
+    seen = growth(episode.readings)
+    return pd.DataFrame(
+        {"at_s": seen.end_s, "drafts": seen.drafts, "length": 1 + seen.accepted / seen.drafts}
+    )
+
+
+def joined(episodes: Sequence[Recorded]) -> Growth:
+    """Several windows one after the other, as one recording.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    if not episodes:
+        raise ValueError("no recording without drift: the plan needs one of a single phase")
+    parts, begin = [], 0.0
+    for episode in episodes:
+        seen = growth(episode.readings)
+        parts.append(seen._replace(end_s=seen.end_s + begin))
+        begin = float(parts[-1].end_s[-1])
+    return Growth(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def interval_s(quiet: Growth) -> float:
+    """From reading to reading: the median."""
+    return float(np.median(np.diff(quiet.end_s)))
+
+
+def compare(found: Recordings, replays: int = REPLAYS, days: float = REPLAYED_DAYS) -> pd.DataFrame:
+    """Each monitor (COMPARED), for drifts recorded live, abrupt and slow, and for drifts put together.
+
+    A replayed drift is blocks of the quiet recording, then blocks of what came after an abrupt drift; the
+    false alarms of all rows are those in `days` of blocks of the quiet recording.
+    """
+    quiet = joined(found.quiet)
+    reference, each_s = Reference.of(quiet), interval_s(quiet)
+    blocks, rng = Blocks(max(1, round(BLOCK_S / each_s)), each_s), np.random.default_rng(0)
+    calm = detection.resampled(quiet, round(days * detection.DAY_S / each_s), blocks, rng)
+    groups = {name: [_episode(one) for one in getattr(found, name)] for name in ("abrupt", "slow")}
+    if groups["abrupt"]:
+        after = joined_growths([e.growth.between(e.drift_s, np.inf) for e in groups["abrupt"]])
+        length = round(2 * WITHIN_S / each_s)
+        groups["replayed"] = [detection.spliced(quiet, after, length, blocks, rng) for _ in range(replays)]
+    rows = [
+        _row(name, one)
+        for name, episodes in groups.items()
+        if episodes
+        for one in detection.compare(
+            MONITORS, reference, episodes, calm, share=SHARE, within_s=WITHIN_S, interval_s=each_s
+        )
+    ]
+    return pd.DataFrame(rows, columns=list(COMPARED))
+
+
+def joined_growths(parts: Sequence[Growth]) -> Growth:
+    """Stretches as one; its clock is of no use."""
+    return Growth(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def _episode(recorded: Recorded) -> Episode:
+    return Episode(growth(recorded.readings), recorded.drift_s[0])
+
+
+def _row(drift: str, one: detection.Detected) -> dict:
+    seconds = [delay.seconds for delay in one.delays]
+    return {
+        "drift": drift, "monitor": one.title, "threshold": one.threshold, "episodes": one.found.n,
+        "found": one.found.value, "delay_s": float(np.median(seconds)),
+        "delay_p90_s": float(np.quantile(seconds, 0.9)),
+        "delay_drafts": float(np.median([delay.drafts for delay in one.delays])),
+        "false_alarms": one.false_alarms_per_day.value, "estimate": one.false_alarms_per_day,
+    }  # fmt: skip
+
+
+def served(result: FallenBack) -> pd.DataFrame:
+    """One row per arm (SERVED), repeats together: what became of the requests, and how long they took.
+
+    tokens_per_s is that of whole windows; in_flight counts requests under way at the moments of switching.
+    """
+    groups: dict[str, list[Arm]] = {}
+    for arm in result.arms:
+        groups.setdefault(arm.arm, []).append(arm)
+    return pd.DataFrame([_served(name, arms) for name, arms in groups.items()], columns=list(SERVED))
+
+
+def _served(name: str, arms: Sequence[Arm]) -> dict:
+    requests = [arm.episode.requests for arm in arms]
+    e2e = np.concatenate([one.e2e_s for one in requests])
+    ttft = np.concatenate([one.ttft_s for one in requests])
+    ends = [max(np.add(one.start_s, one.e2e_s)) for one in requests]
+    sent = sum(one.sent for one in requests)
+    return {
+        "arm": name, "repeats": len(arms), "sent": sent, "lost": sent - len(e2e),
+        "broken": sum(arm.broken for arm in arms),
+        "tokens_per_s": sum(sum(one.output_tokens) for one in requests) / sum(ends),
+        "e2e_p50_s": float(np.quantile(e2e, 0.5)), "e2e_p99_s": float(np.quantile(e2e, 0.99)),
+        "ttft_p99_s": float(np.quantile(ttft, 0.99)),
+        "switches": sum(len(arm.switches) for arm in arms),
+        "in_flight": sum(sum(s.in_flight.values()) for arm in arms for s in arm.switches),
+    }  # fmt: skip

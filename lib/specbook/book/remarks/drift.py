@@ -1,0 +1,89 @@
+"""What the chapter on drift shows, in words and tables."""
+
+import pandas as pd
+
+from specbook.book.remarks.words import count, listed
+from specbook.records.drifted import FallenBack
+
+
+def credit(experiments: list) -> str:
+    """`measured · cpu-... · 2026-11-22`, of the experiments' records."""
+    records = [record for record, _ in experiments]
+    days = sorted({record.started_at[:10] for record in records})
+    kinds, machines = (sorted({str(v) for v in values}) for values in (
+        [record.kind for record in records], [record.hardware.id for record in records]
+    ))  # fmt: skip
+    return " · ".join(
+        [" and ".join(kinds), ", ".join(machines), " to ".join(dict.fromkeys([days[0], days[-1]]))]
+    )
+
+
+def compared(table: pd.DataFrame) -> pd.DataFrame:
+    """Of `drift.compare`, as a page shows it."""
+    return pd.DataFrame(
+        {
+            "drift": table["drift"], "monitor": table["monitor"], "threshold": table["threshold"].round(2),
+            "found": (100 * table["found"]).map("{:.0f} %".format), "episodes": table["episodes"],
+            "delay, s": table["delay_s"].round(1), "p90, s": table["delay_p90_s"].round(1),
+            "delay, drafts": table["delay_drafts"].round(0).astype(int),
+            "false alarms a day": [one.span(digits=1) for one in table["estimate"]],
+        }
+    ).set_index(["drift", "monitor"])  # fmt: skip
+
+
+def best(table: pd.DataFrame) -> str:
+    """Of `drift.compare`: which monitor cries wolf least in each kind of drift, and what it takes to see."""
+    return " ".join(_best(str(kind), cell) for kind, cell in table.groupby("drift", sort=False))
+
+
+def _best(kind: str, cell: pd.DataFrame) -> str:
+    tied = cell[cell["false_alarms"] == cell["false_alarms"].min()]
+    first = tied.loc[tied["delay_s"].idxmin()]
+    quickest = f", of which {first['monitor']} is the quickest" if len(tied) > 1 else ""
+    return (
+        f"Fewest false alarms in the {kind} drift ({first['false_alarms']:.1f} a day): "
+        f"{listed(tied['monitor'])}{quickest}, with a median delay of {first['delay_s']:.1f} s or "
+        f"{first['delay_drafts']:.0f} drafts over {count(int(first['episodes']), 'episode')}."
+    )
+
+
+def served(table: pd.DataFrame) -> pd.DataFrame:
+    """Of `drift.served`, as a page shows it."""
+    columns = {
+        "sent": table["sent"], "lost": table["lost"], "broken off": table["broken"],
+        "tokens/s": table["tokens_per_s"].round(0).astype(int), "E2E p50, s": table["e2e_p50_s"].round(2),
+        "E2E p99, s": table["e2e_p99_s"].round(2), "TTFT p99, s": table["ttft_p99_s"].round(2),
+        "switches": table["switches"], "in flight then": table["in_flight"],
+    }  # fmt: skip
+    return pd.DataFrame({"arm": table["arm"], **columns}).set_index("arm")
+
+
+def fallback(table: pd.DataFrame, result: FallenBack) -> str:
+    """Of `drift.served`: what was lost, and what falling back was worth."""
+    rows = table.set_index("arm")
+    mine, repeats = rows.loc["fallback"], {arm.repeat for arm in result.arms}
+    told = [
+        f"Over {count(len(repeats), 'episode')} with fallback, {int(mine['sent'])} requests were sent and "
+        f"{_none(mine['lost'] + mine['broken'])} lost or broken off, with {int(mine['in_flight'])} in flight "
+        f"at {count(int(mine['switches']), 'switch', 'switches')}."
+    ]
+    for name in ("drafting", "plain"):
+        ratio = mine["tokens_per_s"] / rows.loc[name, "tokens_per_s"]
+        told.append(f"It wrote {ratio:.2f} times the tokens a second of the server that is always {name}.")
+    return " ".join(told)
+
+
+def _none(number: float) -> str:
+    return f"{number:.0f}" if number else "none"
+
+
+def answer(table: pd.DataFrame, rows: pd.DataFrame) -> str:
+    """The chapter's answer, from both halves."""
+    live = table[table["drift"] != "replayed"]
+    seen = live.loc[live["delay_s"].idxmin()]
+    return (
+        f"**Answer.** A monitor of the server's own counters saw the drift after {seen['delay_s']:.1f} s at "
+        f"the median ({seen['monitor']}, {seen['drift']} drift, {seen['false_alarms']:.1f} false alarms a "
+        f"day). Of {int(rows['sent'].sum())} requests in the episodes with and without fallback, "
+        f"{_none(rows['lost'].sum() + rows['broken'].sum())} were lost or broken off."
+    )

@@ -1,0 +1,59 @@
+"""Recordings of drift: monitors replayed over them, and requests counted across a fallback."""
+
+import numpy as np
+import pytest
+
+import drifting
+from specbook.analysis import drift
+from specbook.records.drifted import Readings
+
+
+def test_a_reset_and_a_gap_in_a_recording_are_no_drift():
+    read = Readings(
+        at_s=(0, 1, 2, 3, 4), num_drafts=(10, 30, None, 70, 5), num_accepted_tokens=(20, 60, None, 140, 10)
+    )
+    seen = drift.growth(read)
+    assert (seen.accepted / seen.drafts).tolist() == [2, 2, 2]
+    assert seen.end_s.tolist() == [1, 3, 4]
+
+
+def test_lengths_are_by_interval_and_hold_the_bonus_token():
+    table = drift.lengths(drifting.episode([3.0] * 20, [1.5] * 20, noise=0.0))
+    assert table["length"].tolist() == pytest.approx([3.0] * 20 + [1.5] * 20, abs=0.03)
+
+
+def test_recordings_are_told_apart_by_what_their_traffic_did():
+    found = drift.Recordings.of(
+        [(False, drifting.quiet(2)), (False, drifting.abrupt(3)), (True, drifting.abrupt(1))]
+    )
+    assert [len(part) for part in found] == [2, 3, 1]
+
+
+def test_windows_are_joined_end_to_end():
+    one = drifting.episode([3.0] * 20, [])
+    found = drift.joined([one, one])
+    assert (np.diff(found.end_s) > 0).all()
+    assert found.intervals == 40
+    assert drift.interval_s(found) == pytest.approx(1.0)
+    with pytest.raises(ValueError, match="no recording without drift"):
+        drift.joined([])
+
+
+def test_every_monitor_is_compared_at_the_same_sensitivity():
+    found = drift.Recordings.of([(False, drifting.quiet(3)), (False, drifting.abrupt(8))])
+    table = drift.compare(found, replays=20, days=0.05)
+    assert list(table["drift"].unique()) == ["abrupt", "replayed"]
+    assert (table.groupby("drift").size() == 4).all()
+    assert (table["found"] >= drift.SHARE).all()
+    assert (table["delay_s"] <= drift.WITHIN_S).all()
+    assert (table["delay_drafts"] > 0).all()
+    assert table.loc[table["drift"] == "replayed", "episodes"].tolist() == [20] * 4
+
+
+def test_requests_that_are_lost_or_broken_are_counted_by_arm():
+    table = drift.served(drifting.fallen_back(repeats=2, lost=3)).set_index("arm")
+    assert table["sent"].tolist() == [1200, 1200, 1200]
+    assert table["lost"].to_dict() == {"fallback": 0, "drafting": 6, "plain": 0}
+    assert table.loc["fallback", "switches"] == 4
+    assert table.loc["fallback", "in_flight"] == 4 * 8
+    assert table.loc["drafting", "e2e_p99_s"] > table.loc["plain", "e2e_p99_s"]

@@ -1,0 +1,67 @@
+"""Made-up results of the experiments of drift, in the real schema; never a measurement."""
+
+import numpy as np
+
+from specbook.records.drifted import Arm, Drifted, Episode, FallenBack, Readings, Requests, Switched
+
+DRAFTS = 60
+"""A second."""
+
+
+def episode(before: list[float], after: list[float], noise: float = 0.3, seed: int = 0) -> Episode:
+    """These acceptance lengths, a reading a second."""
+    rng, n = np.random.default_rng(seed), len(before) + len(after)
+    lengths = np.maximum(1.0, np.array([*before, *after]) + noise * rng.standard_normal(n))
+    accepted = np.concatenate([[0], np.cumsum(np.rint(DRAFTS * (lengths - 1)))]).astype(int)
+    readings = Readings(
+        at_s=tuple(float(i) for i in range(n + 1)), num_drafts=tuple(DRAFTS * i for i in range(n + 1)),
+        num_accepted_tokens=tuple(accepted.tolist()),
+    )  # fmt: skip
+    drift_s = (float(len(before)),) if after else ()
+    return Episode(drift_s=drift_s, readings=readings, requests=requests(n, np.full(n, 0.5)))
+
+
+def requests(sent: int, e2e_s: np.ndarray) -> Requests:
+    n = len(e2e_s)
+    return Requests(
+        start_s=tuple(float(i) / 10 for i in range(n)), ttft_s=tuple((e2e_s / 10).tolist()),
+        e2e_s=tuple(e2e_s.tolist()), output_tokens=(60,) * n, sent=sent,
+    )  # fmt: skip
+
+
+def quiet(episodes: int) -> Drifted:
+    made = tuple(episode([3.5] * 120, [], seed=i) for i in range(episodes))
+    return Drifted(episodes=made, weights_sha256={"target": "t", "draft": "d"})
+
+
+def abrupt(episodes: int) -> Drifted:
+    made = tuple(episode([3.5] * 60, [2.2] * 60, seed=100 + i) for i in range(episodes))
+    return Drifted(episodes=made, weights_sha256={"target": "t", "draft": "d"})
+
+
+def slow(episodes: int) -> Drifted:
+    fall = list(np.linspace(3.5, 2.2, 30)) + [2.2] * 40
+    made = tuple(episode([3.5] * 60, fall, seed=200 + i) for i in range(episodes))
+    return Drifted(episodes=made, weights_sha256={"target": "t", "draft": "d"})
+
+
+def fallen_back(repeats: int, lost: int = 0) -> FallenBack:
+    """The drafting server alone is slow after the drift, and loses some."""
+    arms = [
+        arm(name, repeat, lost) for repeat in range(repeats) for name in ("fallback", "drafting", "plain")
+    ]
+    return FallenBack(arms=tuple(arms), weights_sha256={"target": "t", "draft": "d"})
+
+
+def arm(name: str, repeat: int, lost: int) -> Arm:
+    base = episode([3.5] * 30, [2.0] * 60, seed=repeat)
+    answered = 600 - (lost if name == "drafting" else 0)
+    slow_s = {"fallback": 0.8, "drafting": 1.5, "plain": 0.9}[name]
+    e2e = np.random.default_rng(repeat).lognormal(np.log(slow_s), 0.3, answered)
+    away = Switched(at_s=36.0, drafting=False, length=2.0, in_flight={"drafting": 8})
+    back = Switched(at_s=66.0, drafting=True, length=3.2, in_flight={"plain": 8})
+    return Arm(
+        arm=name, repeat=repeat,
+        episode=base.model_copy(update={"drift_s": (30.0, 60.0), "requests": requests(600, e2e)}),
+        switches=(away, back) if name == "fallback" else (), served={"drafting": answered}, broken=0,
+    )  # fmt: skip
