@@ -146,9 +146,11 @@ def test_dry_run_starts_nothing_and_prints_commands_that_a_shell_understands(mon
     result = invoke("run", "all", "--group", "quick", "--dry-run")
     assert result.exit_code == 0, result.output
     commands = [line for line in result.output.splitlines() if "vllm.entrypoints" in line]
-    quick = plan.load("02_eagle3", "cpu", "quick")
-    assert len(commands) == len(quick.arms())  # the baseline is shared between the chapters
-    assert all("--speculative-config '{" in command for command in commands[len(quick.baselines) :])
+    plans = [plan.load(name, "cpu", "quick") for name in plan.chapters(["all"], "cpu")]
+    arms = {repr(arm): arm for one in plans for sweep in one.parts() for arm in sweep.arms()}
+    assert len(commands) == len(arms)  # the baseline is shared between the chapters
+    drafting = [command for command in commands if "--speculative-config '{" in command]
+    assert len(drafting) == sum(speculation is not None for _, speculation in arms.values())
     last = result.output.splitlines()[-1]
     assert "points to measure" in last
     assert "about " in last or "no estimate" in last
