@@ -53,6 +53,15 @@ def params(tmp_path, monkeypatch):
 # the order of points
 
 
+def test_a_draft_may_have_k_of_its_own_unless_all_are_asked_for_the_same():
+    drafts = [{"method": "ngram"}, {"method": "suffix", "num_speculative_tokens": [8]}]
+    swept = build(drafts=drafts)
+    assert [s.label for s in swept.speculations()] == ["ngram K=1", "ngram K=5", "suffix K=8"]
+    assert [s.label for s in swept.speculations((3,))] == ["ngram K=3", "suffix K=3"]
+    asked = build(drafts=drafts, overrides={"num_speculative_tokens": [2]})
+    assert [s.label for s in asked.speculations()] == ["ngram K=2", "suffix K=2"]
+
+
 def test_every_arm_load_and_domain_is_measured_in_every_restart():
     points = build().points()
     # The first baseline takes the Poisson rate too; the other and the two K do not.

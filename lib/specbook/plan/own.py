@@ -39,6 +39,8 @@ def filled(chapter: str, planned: Mapping[str, Any], given: Mapping[str, Any]) -
         several = fields["drafts"]
         several = [several] if isinstance(several, str | Mapping) else several
         fields["drafts"] = [draft(one) if isinstance(one, str) else one for one in several]
+        if given.get("num_speculative_tokens"):  # asked of all: no draft keeps K of its own
+            fields["drafts"] = [_without_k(one) for one in fields["drafts"]]
     if fields.get("prompts") is not None:
         fields["prompts"] = file(fields["prompts"])
         named = given if "prompts" in given else fields
@@ -95,6 +97,12 @@ def draft(text: str) -> dict[str, Any]:
     found = detect.method(model, paths.at(model))
     parallel = {"parallel_drafting": True} if found.parallel_drafting else {}
     return {"method": found.name, "model": model, **parallel}
+
+
+def _without_k(draft: Any) -> Any:
+    if not isinstance(draft, Mapping):
+        return draft
+    return {key: value for key, value in draft.items() if key != "num_speculative_tokens"}
 
 
 def folder_or_hub_id(text: Any, what: str) -> str:

@@ -28,6 +28,13 @@ class Lossless(Frozen):
     concurrency: int = Field(ge=1)
 
 
+class PlannedDraft(Draft):
+    """A draft of a sweep, measured at the sweep's K, or at its own."""
+
+    num_speculative_tokens: tuple[int, ...] = ()
+    """In place of the sweep's: what is best for one method may be out of the question for another."""
+
+
 class Plan(Frozen):
     """What one chapter measures, on one hardware. The fields are the keys of a group in a parameter file."""
 
@@ -39,9 +46,9 @@ class Plan(Frozen):
     target: Target
     baselines: tuple[ExecutionMode, ...] = Field(min_length=1)
     """Execution modes of the arms without speculation; the faster one is the baseline of a ratio."""
-    drafts: tuple[Draft, ...] = ()
+    drafts: tuple[PlannedDraft, ...] = ()
     num_speculative_tokens: tuple[int, ...] = ()
-    """Every draft is measured at each of these K."""
+    """Every draft without K of its own is measured at each of these."""
     prompts: Name | None = None
     """A JSONL file of your own traffic, in place of the pocket models' held-out prompts."""
     domains: tuple[Name, ...] = Field(min_length=1)
@@ -65,15 +72,18 @@ class Plan(Frozen):
         """The sweeps that the chapter measures itself: this one."""
         return [self]
 
-    def speculations(self, ks: Sequence[int]) -> list[Speculation]:
-        """Every draft at each of these K."""
-        drafts = [draft.model_dump() for draft in self.drafts]
-        return [Speculation(num_speculative_tokens=k, **draft) for draft in drafts for k in ks]
+    def speculations(self, ks: Sequence[int] | None = None) -> list[Speculation]:
+        """Every draft at each of these K; None: at those it is measured at."""
+        return [
+            Speculation(**draft.model_dump(exclude={"num_speculative_tokens"}), num_speculative_tokens=k)
+            for draft in self.drafts
+            for k in ks or draft.num_speculative_tokens or self.num_speculative_tokens
+        ]
 
     def arms(self) -> list[tuple[Target, Speculation | None]]:
         """Baselines first, then every draft at every K, in the target's own execution mode."""
         base = [(self.target.model_copy(update={"execution": mode}), None) for mode in self.baselines]
-        return base + [(self.target, s) for s in self.speculations(self.num_speculative_tokens)]
+        return base + [(self.target, speculation) for speculation in self.speculations()]
 
     def loads(self, target: Target, speculation: Speculation | None) -> list[Load]:
         """Closed loops for every arm; Poisson arrivals too for the first one."""
