@@ -2,7 +2,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from specbook.analysis import prediction
+import factories
+import synthetic
+from specbook import records
+from specbook.analysis import acceptance, prediction, speedup, summaries
+from specbook.plan import Plan
+from specbook.stats import theory
 
 
 def costs(ks, verify=1.2, draft=0.1):
@@ -26,3 +31,77 @@ def test_one_k_cannot_tell_verifying_from_drafting():
     (row,) = prediction.prices(costs([5])).itertuples()
     assert np.isnan(row.verify_cost)
     assert np.isnan(row.draft_cost)
+
+
+def curve(method, verify, draft, alpha, column):
+    """A method's speed-up at K = 1..8, in one domain at one load."""
+    ks = range(1, 9)
+    gains = [theory.expected_acceptance_length(alpha, k) / (verify + draft * k) for k in ks]
+    return pd.DataFrame(
+        {"load": "batch 1", "domain": "json", "method": method, "num_speculative_tokens": ks, column: gains}
+    )
+
+
+def both(column, serial=(1.2, 0.2, 0.9), parallel=(1.9, 0.02, 0.88)):
+    return pd.concat([curve("EAGLE-3", *serial, column), curve("P-EAGLE", *parallel, column)])
+
+
+def test_the_crossover_is_where_drafting_in_parallel_starts_to_win():
+    (row,) = prediction.crossovers(both("speedup"), both("predicted"), "EAGLE-3", "P-EAGLE").itertuples()
+    lead = [
+        (theory.expected_acceptance_length(0.88, k) / (1.9 + 0.02 * k))
+        - (theory.expected_acceptance_length(0.9, k) / (1.2 + 0.2 * k))
+        for k in range(1, 9)
+    ]
+    last_loss = max(k for k, gain in enumerate(lead, start=1) if gain <= 0)
+    assert last_loss < row.measured < last_loss + 1
+    assert row.measured == row.predicted
+    assert (row.smallest, row.largest) == (1, 8)
+
+
+def test_a_method_that_never_wins_has_no_crossover_and_one_that_always_does_starts_with_it():
+    never = both("speedup", parallel=(3.0, 0.0, 0.1))
+    always = both("predicted", parallel=(1.0, 0.0, 0.95))
+    (row,) = prediction.crossovers(never, always, "EAGLE-3", "P-EAGLE").itertuples()
+    assert np.isnan(row.measured)
+    assert row.predicted == 1.0
+    assert prediction.crossovers(never, always, "EAGLE-3", "suffix").empty
+
+
+@pytest.fixture
+def swept(tmp_path, monkeypatch):
+    """Made-up records of EAGLE-3 at K = 1, 3, 6 beside a baseline."""
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
+    made = Plan(
+        chapter="test", hardware="cpu", group="full", target=factories.target(), baselines=("compiled",),
+        drafts=({"method": "ngram"},), num_speculative_tokens=(1, 3, 6), domains=("json",), concurrency=(1,),
+        num_requests={1: 200}, max_tokens=128, restarts=2,
+    )  # fmt: skip
+    synthetic.write(made)
+    return records.load()
+
+
+def test_every_k_is_predicted_from_the_deepest_ones_acceptance_and_the_line_of_prices(swept):
+    table = prediction.every_k(swept)
+    assert list(table["num_speculative_tokens"]) == [1, 2, 3, 4, 5, 6]
+    measured = speedup.speedups(swept).set_index("num_speculative_tokens")["speedup"]
+    predicted = table.set_index("num_speculative_tokens")["predicted"]
+    for k in (1, 3, 6):
+        assert predicted[k] == pytest.approx(measured[k], rel=0.12)
+
+
+def test_a_bound_is_length_over_price_and_most_of_it_arrives(swept):
+    table = prediction.bounds(swept)
+    assert list(table["num_speculative_tokens"]) == [1, 3, 6]
+    assert list(table["bound"]) == pytest.approx(list(table["length"] / table["cost"]))
+    assert all(0.8 < share < 1.1 for share in table["share"])
+
+
+def test_the_steps_of_single_answers_add_up_to_the_engines_own_counters(project):
+    runs = [r for r in records.load() if r.status == "ok" and r.point.speculation is not None][:12]
+    requests = acceptance.by_request(runs)
+    assert len(requests)
+    for run in runs:
+        rows = summaries.pooled_requests([run])
+        steps, tokens = rows["itl_s"].map(len).sum(), (rows["output_tokens"] - 1).sum()
+        assert tokens / steps == pytest.approx(acceptance.length(run.measurement.spec_decode), rel=0.03)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from specbook.analysis import summaries
 from specbook.errors import RecordError
+from specbook.records import select
 from specbook.records.run import RunRecord, SpecDecodeCounters
 from specbook.stats import ratios
 from specbook.stats.estimate import Estimate
@@ -21,6 +22,9 @@ GROUP = ["hardware", "kind", "target", "arm", "load", "domain"]
 COLUMNS = (
     *GROUP, "method", "label", "num_speculative_tokens", "restarts", *SpecDecodeCounters.model_fields,
     "rate", "length", "length_low", "length_high", "estimate", "records", "joint", "conditional",
+)  # fmt: skip
+BY_REQUEST = (
+    "load", "domain", "arm", "method", "label", "num_speculative_tokens", "prompt_id", "length",
 )  # fmt: skip
 
 
@@ -128,6 +132,22 @@ def by_domain(records: Iterable[RunRecord]) -> pd.DataFrame:
         if got is not None and got.spec_decode is not None and got.spec_decode.num_drafts:
             groups.setdefault(_key(record), []).append((record.run_id, got.spec_decode))
     return summaries.frame([_row(key, group) for key, group in groups.items()], COLUMNS)
+
+
+def by_request(runs: Iterable[RunRecord]) -> pd.DataFrame:
+    """One row per answer of an arm with speculation: what a step of it yielded, `length`, in tokens.
+
+    A step is a chunk of the stream; the first chunk is the prompt's own token. The last step may be cut short
+    by the answer's end, and counts all the same. Columns: load, domain, arm, method, label,
+    num_speculative_tokens, prompt_id, length. Answers of one chunk have no row.
+    """
+    drafting = [run for run in select.current(runs) if run.point.speculation is not None]
+    if not drafting:
+        return summaries.frame([], BY_REQUEST)
+    rows = summaries.pooled_requests(drafting)
+    steps = rows["itl_s"].map(len)
+    rows = rows.assign(length=(rows["output_tokens"] - 1) / steps.where(steps > 0))
+    return rows.dropna(subset="length")[list(BY_REQUEST)].reset_index(drop=True)
 
 
 def _key(record: RunRecord) -> tuple:

@@ -5,6 +5,7 @@ and the gaps between stream chunks, which are the steps.
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,14 @@ COSTS = (
     "load", "concurrency", "domain", "method", "num_speculative_tokens", "step_s", "baseline_step_s", "cost",
 )  # fmt: skip
 PRICES = ("method", "concurrency", "verify_cost", "draft_cost", "num_speculative_tokens", "break_even_length")
+EVERY_K = (
+    "load", "concurrency", "domain", "method", "num_speculative_tokens", "length", "cost", "predicted",
+)  # fmt: skip
+CROSSOVERS = ("load", "measured", "predicted", "smallest", "largest")
+BOUNDS = (
+    "load", "domain", "arm", "method", "label", "num_speculative_tokens", "length", "cost", "bound",
+    "speedup", "share",
+)  # fmt: skip
 SPEEDUPS = (
     "load", "concurrency", "domain", "method", "num_speculative_tokens", "cost", "alpha", "length",
     "predicted",
@@ -89,6 +98,94 @@ def speedups(runs: Iterable[RunRecord]) -> pd.DataFrame:
     length = [theory.expected_acceptance_length(a, n) for a, n in zip(table["alpha"], k, strict=True)]
     table = table.assign(length=length, cost=line, predicted=np.array(length) / line)
     return table.drop(columns=["verify_cost", "draft_cost", "step_s", "baseline_step_s"])
+
+
+def every_k(runs: Iterable[RunRecord]) -> pd.DataFrame:
+    """The speed-up at every K from 1 to the deepest measured, where at least two K say what a step costs.
+
+    A draft's first tokens do not depend on how many follow, so the joint acceptance of the deepest K gives
+    the length at each smaller one; the price is the line of `prices`. Columns: EVERY_K.
+    """
+    runs = arrivals.closed(runs)
+    lengths, lines = acceptance.by_domain(runs), prices(step_costs(runs)).dropna()
+    batch = {run.point.load.label: run.point.load.concurrency for run in runs}
+    rows: list[dict[str, Any]] = []
+    for (load, domain, method), cell in lengths.groupby(["load", "domain", "method"], sort=False):
+        line = lines[(lines["method"] == method) & (lines["concurrency"] == batch[load])]
+        deepest = cell.loc[cell["num_speculative_tokens"].idxmax()]
+        for k in range(1, deepest["num_speculative_tokens"] + 1) if len(line) else ():
+            length = theory.acceptance_length(deepest["joint"], k)
+            cost = float(line["verify_cost"].iloc[0] + k * line["draft_cost"].iloc[0])
+            rows.append(
+                {"load": load, "concurrency": batch[load], "domain": domain, "method": method,
+                 "num_speculative_tokens": k, "length": length, "cost": cost, "predicted": length / cost}
+            )  # fmt: skip
+    return summaries.frame(rows, EVERY_K)
+
+
+def crossovers(measured: pd.DataFrame, predicted: pd.DataFrame, serial: str, parallel: str) -> pd.DataFrame:
+    """From which K on drafting in parallel is faster than drafting in series: measured, and predicted.
+
+    Each K's speed-up is the geometric mean over the domains that both methods have there; between two K it is
+    a straight line.
+
+    Args:
+        measured: of `speedup.speedups`.
+        predicted: of `every_k`.
+        serial: a method, e.g. `EAGLE-3`.
+        parallel: another, e.g. `P-EAGLE`.
+
+    Returns:
+        A row per load: load, measured and predicted (K, maybe a fraction; the smallest K where it is faster
+        from the start; NaN where it never is), and smallest and largest, the range of K that was measured.
+    """
+    rows = []
+    for load, cell in measured.groupby("load", sort=False):
+        found = _leads(cell, "speedup", serial, parallel)
+        guess = _leads(predicted[predicted["load"] == load], "predicted", serial, parallel)
+        if len(found) and len(guess):
+            rows.append(
+                {"load": load, "measured": _crossing(found), "predicted": _crossing(guess),
+                 "smallest": found.index.min(), "largest": found.index.max()}
+            )  # fmt: skip
+    return summaries.frame(rows, CROSSOVERS)
+
+
+def _leads(table: pd.DataFrame, value: str, serial: str, parallel: str) -> pd.Series:
+    """By K: the logarithm of the parallel method's speed over the serial one's, domains averaged."""
+    wide = table.pivot_table(
+        index=["num_speculative_tokens", "domain"], columns="method", values=value, aggfunc="mean"
+    ).reindex(columns=[serial, parallel])
+    lead = np.log(wide[parallel].astype(float)) - np.log(wide[serial].astype(float))
+    return lead.dropna().groupby(level=0).mean().sort_index()
+
+
+def _crossing(lead: pd.Series) -> float:
+    """The K from which on `lead` stays above 0; NaN where it ends below."""
+    k, values = lead.index.to_numpy(float), lead.to_numpy(float)
+    below = np.flatnonzero(values <= 0)
+    if not len(below):
+        return float(k[0])
+    last = below[-1]
+    if last == len(k) - 1:
+        return np.nan
+    share = -values[last] / (values[last + 1] - values[last])
+    return float(k[last] + share * (k[last + 1] - k[last]))
+
+
+def bounds(runs: Iterable[RunRecord]) -> pd.DataFrame:
+    """Of each arm, how much of what its steps promise arrives: the end-to-end speed-up beside its bound.
+
+    The bound is the acceptance length over the price of a step, both measured: a stream that did nothing but
+    decode would reach it. Columns: load, domain, arm, method, label, num_speculative_tokens, length, cost,
+    bound, speedup, share.
+    """
+    runs = arrivals.closed(runs)
+    key = ["load", "domain", "method", "num_speculative_tokens"]
+    lengths = acceptance.by_domain(runs)[[*key, "length"]]
+    table = speedup.speedups(runs).merge(lengths, on=key).merge(step_costs(runs)[[*key, "cost"]], on=key)
+    bound = table["length"].astype(float) / table["cost"].astype(float)
+    return table.assign(bound=bound, share=table["speedup"].astype(float) / bound)[list(BOUNDS)]
 
 
 def _alphas(runs: Iterable[RunRecord]) -> pd.DataFrame:

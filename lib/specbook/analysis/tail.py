@@ -16,17 +16,23 @@ POOLED = "all domains"
 ACROSS = [name for name in CELL if name not in ("domain", "setup")]
 """What stays of CELL where domains are pooled."""
 COLUMNS = (
-    *CELL, "arm", "baseline", "metric", "q", "arm_s", "baseline_s", "value", "low", "high", "n", "enough",
-    "late", "estimate",
+    *CELL, "arm", "label", "baseline", "metric", "q", "arm_s", "baseline_s", "value", "low", "high", "n",
+    "enough", "late", "estimate",
 )  # fmt: skip
 METRICS = ("ttft_s", "tpot_s", "e2e_s")
 """ITL is left out: a gap holds several tokens under speculation, one without."""
 
 
-def tails(runs: Iterable[RunRecord]) -> pd.DataFrame:
-    """`changes` of `best_over_domains`' arms: each domain, and POOLED where there are several."""
+def tails(runs: Iterable[RunRecord], arms: pd.DataFrame | None = None) -> pd.DataFrame:
+    """`changes` of some arms: each domain, and POOLED where there are several.
+
+    Args:
+        runs: records.
+        arms: a table with load and arm of each; None: those of `best_over_domains`.
+    """
     good = select.current(runs)
-    best = set(best_over_domains(good)[["load", "arm"]].itertuples(index=False, name=None))
+    chosen = best_over_domains(good) if arms is None else arms
+    best = set(chosen[["load", "arm"]].itertuples(index=False, name=None))
     if not best:
         return summaries.frame([], COLUMNS)
     points = ((run, run.point) for run in good)
@@ -44,9 +50,9 @@ def changes(runs: Iterable[RunRecord], pooled: bool = False) -> pd.DataFrame:
 
     By domain, or `pooled` over all of them.
 
-    Columns: CELL, arm, baseline, metric, q, arm_s and baseline_s (both arms' own), and those of `latency.row`
-    for the change: value, low, high, n, enough, late, estimate; and records (their ids, the arm's first). No
-    rows where no round has both.
+    Columns: CELL, arm, label, baseline, metric, q, arm_s and baseline_s (both arms' own), and those of
+    `latency.row` for the change: value, low, high, n, enough, late, estimate; and records (their ids, the
+    arm's first). No rows where no round has both.
     """
     good = select.current(runs)
     return _table(latency.answered(good), summaries.throughput(good), ACROSS if pooled else CELL)
@@ -58,7 +64,8 @@ def _table(answered: pd.DataFrame, speeds: pd.DataFrame, by: list[str]) -> pd.Da
         base = best_baseline(cell)
         same = answered[(answered[by] == list(key)).all(axis=1)]
         for arm, group in same[same["method"] != "baseline"].groupby("arm", sort=False) if base else ():
-            head = {**dict(zip(by, key, strict=True)), "arm": arm, "baseline": base}
+            names = {"arm": arm, "label": group["label"].iloc[0], "baseline": base}
+            head = {**dict(zip(by, key, strict=True)), **names}
             rows += [head | found for found in _changes(group, same[same["arm"] == base])]
     return summaries.frame(rows, COLUMNS)
 

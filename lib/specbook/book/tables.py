@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import pandas as pd
 
 from specbook.records.lossless import LosslessRecord, fullest
+from specbook.records.published import PublishedRow
 from specbook.stats.equality import Divergence
 from specbook.stats.estimate import Estimate
 
@@ -93,6 +94,54 @@ def prices(table: pd.DataFrame) -> pd.DataFrame:
         "K": table["num_speculative_tokens"], "break-even length at K": table["break_even_length"],
     }  # fmt: skip
     return _indexed(columns, ["method", "batch"]).dropna(axis="columns", how="all").round(2)
+
+
+def crossovers(table: pd.DataFrame) -> pd.DataFrame:
+    """Of `prediction.crossovers`: from which K on drafting in parallel is faster, measured and predicted."""
+    shown = {
+        name: [_crossing(row, row[name]) for _, row in table.iterrows()] for name in ("measured", "predicted")
+    }
+    return _indexed({"load": table["load"], **shown}, ["load"])
+
+
+def _crossing(row: pd.Series, k: float) -> str:
+    if pd.isna(k):
+        return f"never up to {row['largest']}"
+    return f"from {row['smallest']}" if k <= row["smallest"] else f"from {k:.1f}"
+
+
+def bounds(table: pd.DataFrame) -> pd.DataFrame:
+    """Of `prediction.bounds`: length, price, what they promise together, and what arrived."""
+    names = {"length": "tokens a step", "cost": "price of a step", "bound": "bound", "speedup": "speed-up"}
+    columns = {label: table[name].astype(float).round(2) for name, label in names.items()}
+    share = (100 * table["share"].astype(float)).round().astype(int).map("{} %".format)
+    head = {"load": table["load"], "domain": table["domain"], "arm": table["label"]}
+    return _indexed({**head, **columns, "of the bound": share}, ["load", "domain"])
+
+
+def tails(table: pd.DataFrame) -> pd.DataFrame:
+    """Of `tail.tails`, one domain: p99 of each arm in ms, and its change against the baseline; `*`: too few
+    prompts.
+    """
+    p99 = table[table["q"] == 0.99]
+    cells = [
+        f"{_ms(row.arm_s)} ({1e3 * row.value:+.0f})" + ("" if row.enough else " *")
+        for row in p99.itertuples()
+    ]
+    wide = p99.assign(cell=cells, clock=p99["metric"].str.removesuffix("_s").str.upper() + " p99, ms")
+    rows = list(dict.fromkeys(zip(wide["load"], wide["label"], strict=True)))
+    found = wide.pivot(index=["load", "label"], columns="clock", values="cell")
+    return found.loc[rows, list(dict.fromkeys(wide["clock"]))].rename_axis(index=[None] * 2, columns=None)
+
+
+def published(rows: Iterable[PublishedRow]) -> pd.DataFrame:
+    """Numbers that others published, as they gave them; where each comes from is on the published page."""
+    columns = {
+        "target": "target_model", "draft": "draft", "traffic": "dataset", "batch": "batch_or_concurrency",
+        "K": "num_speculative_tokens", "metric": "metric", "published": "value",
+    }  # fmt: skip
+    found = [{label: getattr(row, name) for label, name in columns.items()} for row in rows]
+    return pd.DataFrame(found, columns=list(columns)).replace({"n/s": "–", "-": "–"}).set_index("target")
 
 
 AGAIN, MODE = "restarted", "other mode"

@@ -28,7 +28,7 @@ PROMPT_SEED = 777
 class OutputsRecipe(Frozen):
     """What decides the answers, given the target."""
 
-    prompts_per_domain: int = 800
+    prompts_per_domain: int = 300
     max_tokens: int = 192
     """Output cap of the target's answers."""
 

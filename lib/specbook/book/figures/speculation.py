@@ -53,7 +53,7 @@ def speedup_by_k(table: pd.DataFrame, predicted: pd.DataFrame) -> list[Axes]:
             ax.plot(
                 guess["num_speculative_tokens"], guess["predicted"], "--", color=colour(domain), alpha=0.7
             )
-        _k_axis(ax, table)
+        k_axis(ax, table)
         style.ratio_axis(ax, [*table["speedup"], *table["low"], *table["high"], *predicted["predicted"]], "")
         ax.set_title(load)
     axes[0].set_ylabel("speed-up over the best baseline")
@@ -62,7 +62,8 @@ def speedup_by_k(table: pd.DataFrame, predicted: pd.DataFrame) -> list[Axes]:
     return axes
 
 
-def _k_axis(ax: Axes, table: pd.DataFrame) -> None:
+def k_axis(ax: Axes, table: pd.DataFrame) -> None:
+    """A tick at each K of the table, and nowhere else."""
     ticks = sorted(set(table["num_speculative_tokens"]))
     ax.set_xticks(ticks)
     ax.set_xlim(ticks[0] - 0.5, ticks[-1] + 0.5)
@@ -103,7 +104,7 @@ def acceptance_length(table: pd.DataFrame) -> Axes:
         )
     ticks = np.array(sorted(set(table["num_speculative_tokens"])))
     ax.plot(ticks, ticks + 1, ":", color="black", label="all accepted (K + 1)")
-    _k_axis(ax, table)
+    k_axis(ax, table)
     ax.set_ylim(1, max(ticks) + 1.2)
     ax.set_ylabel("tokens per verification step")
     ax.legend(loc="upper left")

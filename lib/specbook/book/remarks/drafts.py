@@ -1,0 +1,97 @@
+"""What the figures of drafting methods held against each other show, in words."""
+
+import numpy as np
+import pandas as pd
+
+from specbook.book.remarks.words import count, ends, listed, of, percent
+
+HIGH = 0.8
+"""Conditional acceptance from which on a longer draft is nearly as good as a short one."""
+
+
+def winners(best: pd.DataFrame) -> str:
+    """Of `speedup.best_k` by load and domain: which method is fastest where, ties told."""
+    if best.empty:
+        return ""
+    lines = []
+    for load, cell in best.groupby("load", sort=False):
+        told: dict[str, list[str]] = {}
+        for domain, part in cell.groupby("domain", sort=False):
+            top = part.loc[part["speedup"].idxmax()]
+            rivals = part[(part["method"] != top["method"]) & (part["high"] >= top["low"])]
+            tied = [top["method"], *rivals["method"]]
+            words = f"{listed(tied)} tied" if len(tied) > 1 else str(tied[0])
+            told.setdefault(words, []).append(str(domain))
+        lines.append(f"- **{load}**: " + "; ".join(f"{w} on {listed(d)}" for w, d in told.items()))
+    return "\n".join(lines)
+
+
+def depth(table: pd.DataFrame) -> str:
+    """Of `acceptance.by_domain`, one K a method and load: conditional acceptance from position 2 to 8."""
+    lines = []
+    for method, part in table.groupby("method", sort=False):
+        later = {row.domain: row.conditional[1:8] for row in part.itertuples() if len(row.conditional) > 1}
+        later = {domain: rates[np.isfinite(rates)] for domain, rates in later.items()}
+        later = {domain: rates for domain, rates in later.items() if len(rates)}
+        if later:
+            holds = [domain for domain, rates in later.items() if rates.min() >= HIGH]
+            told = "; ".join(f"{domain} {ends(list(rates))}" for domain, rates in later.items())
+            lines.append(
+                f"- **{method}**, conditional acceptance from position 2 to "
+                f"{1 + max(map(len, later.values()))}: {told}. It stays at {HIGH:g} or better on "
+                f"{listed(holds) if holds else 'none of them'}."
+            )
+    return "\n".join(lines) or "No draft was deeper than one token."
+
+
+def requests(table: pd.DataFrame) -> str:
+    """Of `acceptance.by_request`, one arm a method: how much single answers differ within a domain."""
+    lines = []
+    for method, part in table.groupby("method", sort=False):
+        tenths = part.groupby("domain", sort=False)["length"].quantile([0.1, 0.9]).unstack()
+        if len(tenths):
+            widest = (tenths[0.9] / tenths[0.1]).idxmax()
+            low, high = tenths.loc[widest, 0.1], tenths.loc[widest, 0.9]
+            lines.append(
+                f"- **{method}**: most spread on {widest}, where a tenth of the answers get {low:.2f} tokens "
+                f"a step or fewer, and a tenth {high:.2f} or more."
+            )
+    return "\n".join(lines)
+
+
+def crossovers(table: pd.DataFrame, serial: str, parallel: str) -> str:
+    """Of `prediction.crossovers`: the measured K and the predicted one, load by load."""
+    if table.empty:
+        return f"A crossover can be told where {serial} and {parallel} were both measured at several K."
+    return "\n".join(_crossover(row, serial, parallel) for row in table.itertuples())
+
+
+def _crossover(row, serial: str, parallel: str) -> str:
+    told = (
+        f"- **{row.load}**: {parallel} is faster than {serial} {_from(row, row.measured)} as measured, "
+        f"{_from(row, row.predicted)} as predicted"
+    )
+    if np.isnan(row.measured) or np.isnan(row.predicted):
+        same = np.isnan(row.measured) == np.isnan(row.predicted)
+        return f"{told}: {'they agree' if same else 'the prediction is wrong here'}."
+    return f"{told}: {abs(row.measured - row.predicted):.1f} apart."
+
+
+def _from(row, k: float) -> str:
+    if np.isnan(k):
+        return f"at no K up to {row.largest}"
+    return f"at every K from {row.smallest}" if k <= row.smallest else f"from K = {k:.1f} on"
+
+
+def bounds(table: pd.DataFrame) -> str:
+    """Of `prediction.bounds`: how much of what the steps promise arrives end to end, load by load."""
+    lines = []
+    for load, part in table.groupby("load", sort=False):
+        share = part["share"].astype(float)
+        worst = part.loc[share.idxmin()]
+        lines.append(
+            f"- **{load}**: {percent(share.median())} in the median of {count(len(part), 'point')}; "
+            f"{of(int((share >= 0.9).sum()), len(part), 'point')} reach 90 %; least, {percent(share.min())}, "
+            f"{worst['label']} on {worst['domain']}."
+        )
+    return "\n".join(lines) or "No step with speculation can be held against one without."
