@@ -23,16 +23,10 @@ METRICS = ("ttft_s", "tpot_s", "e2e_s")
 """ITL is left out: a gap holds several tokens under speculation, one without."""
 
 
-def tails(runs: Iterable[RunRecord], arms: pd.DataFrame | None = None) -> pd.DataFrame:
-    """`changes` of some arms: each domain, and POOLED where there are several.
-
-    Args:
-        runs: records.
-        arms: a table with load and arm of each; None: those of `best_over_domains`.
-    """
+def tails(runs: Iterable[RunRecord]) -> pd.DataFrame:
+    """`changes` of `best_over_domains`' arms: each domain, and POOLED where there are several."""
     good = select.current(runs)
-    chosen = best_over_domains(good) if arms is None else arms
-    best = set(chosen[["load", "arm"]].itertuples(index=False, name=None))
+    best = set(best_over_domains(good)[["load", "arm"]].itertuples(index=False, name=None))
     if not best:
         return summaries.frame([], COLUMNS)
     points = ((run, run.point) for run in good)

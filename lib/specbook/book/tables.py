@@ -120,9 +120,7 @@ def bounds(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def tails(table: pd.DataFrame) -> pd.DataFrame:
-    """Of `tail.tails`, one domain: p99 of each arm in ms, and its change against the baseline; `*`: too few
-    prompts.
-    """
+    """Of `tail.changes`, domains pooled: p99 of each arm in ms, and how it changed; `*`: too few prompts."""
     p99 = table[table["q"] == 0.99]
     cells = [
         f"{_ms(row.arm_s)} ({1e3 * row.value:+.0f})" + ("" if row.enough else " *")
