@@ -1,0 +1,81 @@
+"""Chapter 3's words and tables: a winner, a tie, a crossover or none, and how much of a promise arrived."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from specbook.book import tables
+from specbook.book.remarks import drafts
+
+
+def best(*rows):
+    names = ("load", "domain", "method", "speedup", "low", "high")
+    return pd.DataFrame([dict(zip(names, row, strict=True)) for row in rows], columns=names)
+
+
+def test_a_tie_is_called_one():
+    said = drafts.winners(
+        best(
+            ("batch 1", "json", "P-EAGLE", 4.0, 3.5, 4.5), ("batch 1", "json", "EAGLE-3", 3.0, 2.8, 3.2),
+            ("batch 1", "code", "P-EAGLE", 1.2, 1.0, 1.4), ("batch 1", "code", "ngram", 1.3, 1.1, 1.5),
+        )
+    )  # fmt: skip
+    assert said == "- **batch 1**: P-EAGLE on json; ngram and P-EAGLE tied on code"
+
+
+def counters(method, domain, conditional):
+    return {"method": method, "domain": domain, "conditional": np.array(conditional)}
+
+
+def test_depth_names_the_domains_that_hold_and_says_when_none_does():
+    table = pd.DataFrame(
+        [counters("P-EAGLE", "json", [0.9, 0.85, 0.82]), counters("P-EAGLE", "code", [0.9, 0.6, np.nan])]
+    )
+    said = drafts.depth(table)
+    assert "json 0.82 to 0.85; code 0.60" in said
+    assert said.endswith("It stays at 0.8 or better on json.")
+    assert "on none of them" in drafts.depth(table[1:])
+    assert (
+        drafts.depth(pd.DataFrame([counters("ngram", "json", [0.4])]))
+        == "No draft was deeper than one token."
+    )
+
+
+def crossing(measured, predicted):
+    row = {"load": "batch 8", "measured": measured, "predicted": predicted, "smallest": 1, "largest": 10}
+    return pd.DataFrame([row])
+
+
+@pytest.mark.parametrize(
+    ("measured", "predicted", "want"),
+    [
+        (4.2, 5.0, "from K = 4.2 on as measured, from K = 5.0 on as predicted: 0.8 apart"),
+        (np.nan, np.nan, "at no K up to 10 as measured, at no K up to 10 as predicted: they agree"),
+        (np.nan, 3.0, "at no K up to 10 as measured, from K = 3.0 on as predicted: the prediction is wrong"),
+        (1.0, 1.0, "at every K from 1 as measured, at every K from 1 as predicted: 0.0 apart"),
+    ],
+)
+def test_a_crossover_and_its_prediction_are_told_with_their_distance(measured, predicted, want):
+    assert want in drafts.crossovers(crossing(measured, predicted), "EAGLE-3", "P-EAGLE")
+
+
+def test_the_crossovers_table_tells_never_from_always():
+    shown = tables.crossovers(crossing(np.nan, 1.0)).loc["batch 8"]
+    assert list(shown) == ["never up to 10", "from 1"]
+
+
+def test_how_much_of_the_bound_arrives():
+    row = {
+        "load": "batch 1",
+        "domain": "json",
+        "label": "P-EAGLE K=5",
+        "length": 4.0,
+        "cost": 2.0,
+        "bound": 2.0,
+    }
+    table = pd.DataFrame([row | {"speedup": 1.9, "share": 0.95}, row | {"speedup": 1.0, "share": 0.5}])
+    assert drafts.bounds(table) == (
+        "- **batch 1**: 72 % in the median of 2 points; 1 of 2 points reach 90 %; least, 50 %, "
+        "P-EAGLE K=5 on json."
+    )
+    assert list(tables.bounds(table)["of the bound"]) == ["95 %", "50 %"]
