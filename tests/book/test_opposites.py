@@ -141,7 +141,9 @@ def truth(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     (folder / "models").symlink_to(chapters.PROJECT / "models")
     (folder / "results").mkdir()
     shutil.copy(chapters.PROJECT / "results" / "published.csv", folder / "results")
-    changes = {"01_baseline": found.baseline, "02_eagle3": found.speculation}
+    changes = {
+        "01_baseline": found.baseline, "02_eagle3": found.speculation, "03_p_eagle": found.speculation,
+    }  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPECBOOK_ROOT", str(folder))
         patch.setenv("SPECBOOK_RESULTS", str(folder / "results"))

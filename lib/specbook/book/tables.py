@@ -86,14 +86,15 @@ def poisson(table: pd.DataFrame) -> pd.DataFrame:
 
 def prices(table: pd.DataFrame) -> pd.DataFrame:
     """Of `prediction.prices`: what verifying and drafting cost, in steps of the best baseline. From one K
-    alone the two cannot be told apart, and their sum is all there is.
+    alone the two cannot be told apart, `–`, and their sum is all there is.
     """
     columns = {
         "method": table["method"], "batch": table["concurrency"],
         "verification": table["verify_cost"], "each draft token": table["draft_cost"],
         "K": table["num_speculative_tokens"], "break-even length at K": table["break_even_length"],
     }  # fmt: skip
-    return _indexed(columns, ["method", "batch"]).dropna(axis="columns", how="all").round(2)
+    found = _indexed(columns, ["method", "batch"]).dropna(axis="columns", how="all").round(2)
+    return found.astype(object).where(found.notna(), "–")
 
 
 def crossovers(table: pd.DataFrame) -> pd.DataFrame:
