@@ -88,12 +88,13 @@ TRUTHS = {
         World(acceptance={"json": 0.6, "code": 0.5}, verify={1: 1.0, 32: 1.0}, draft={1: 0.3, 32: 0.3}),
         never=(r"\*\*: EAGLE-3 K=5", r"K=5 runs at", r"larger K is better"),
         always=(r"\*\*batch 1\*\*: EAGLE-3 K=1", r"\*\*batch 32\*\*: EAGLE-3 K=1"),
-        alike=["01_baseline", "08_cost"],
+        alike=["01_baseline", "03_p_eagle", "08_cost"],
     ),
     "it wins more in larger batches, and code wins most": Truth(
         World(acceptance={"json": 0.4, "code": 0.95}, verify={1: 1.5, 32: 0.8}, draft={1: 0.2, 32: 0.05}),
         never=("smaller for", "No domain"),
-        always=("larger for", r"from most to least gained: code"), alike=["01_baseline"],
+        always=("larger for", r"from most to least gained: code"),
+        alike=["01_baseline", "03_p_eagle"],
     ),
     "one restart, one K, one batch": Truth(
         both={"restarts": 1, "concurrency": [1]}, speculation={"num_speculative_tokens": [5]},
@@ -119,12 +120,13 @@ TRUTHS = {
     "no check": Truth(
         checks=False,
         never=("token for token; without", r"In (float32|bfloat16) at batch"), always=("There is no check",),
-        alike=["01_baseline", "08_cost"],
+        alike=["01_baseline", "03_p_eagle", "06_trainium", "08_cost"],
     ),
     "too slow for every objective": Truth(
         World(step_s={1: 1.1, 8: 1.4, 32: 1.9}),
         never=("so this is a tie", "the fastest that keeps it"),
         always=("no batch that was measured keeps that", "the fastest of all, since none keeps it"),
+        alike=["03_p_eagle", "06_trainium"],
     ),
     "first chunks come late": Truth(
         World(late_share=0.1), never=(r"TTFT [^;\n]* at p99", "There are none in"),
