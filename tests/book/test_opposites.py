@@ -39,6 +39,8 @@ SMALL: dict[str, Any] = {
     "domains": ["json", "code"], "concurrency": [1, 32], "num_requests": {1: 6, 32: 12}, "restarts": 3,
 }  # fmt: skip
 CHAPTERS = [path.stem for path in chapters.NOTEBOOKS]
+LATER = ("03_p_eagle", "04_domain_drift", "05_moe", "06_trainium")
+"""Chapters that say by the same sentences what chapter 2 says: some truths are read there alone."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Truth:
     baseline: Mapping[str, Any] = field(default_factory=dict)
     """Changes to the quick plan of chapter 01, ..."""
     speculation: Mapping[str, Any] = field(default_factory=lambda: {"num_speculative_tokens": [1, 5]})
-    """... and of chapter 02."""
+    """... and of chapters 02 and 05."""
     both: Mapping[str, Any] = field(default_factory=dict)
     """... and of both."""
     checks: bool = True
@@ -88,13 +90,13 @@ TRUTHS = {
         World(acceptance={"json": 0.6, "code": 0.5}, verify={1: 1.0, 32: 1.0}, draft={1: 0.3, 32: 0.3}),
         never=(r"\*\*: EAGLE-3 K=5", r"K=5 runs at", r"larger K is better"),
         always=(r"\*\*batch 1\*\*: EAGLE-3 K=1", r"\*\*batch 32\*\*: EAGLE-3 K=1"),
-        alike=["01_baseline", "03_p_eagle", "08_cost"],
+        alike=["01_baseline", *LATER, "08_cost"],
     ),
     "it wins more in larger batches, and code wins most": Truth(
         World(acceptance={"json": 0.4, "code": 0.95}, verify={1: 1.5, 32: 0.8}, draft={1: 0.2, 32: 0.05}),
         never=("smaller for", "No domain"),
         always=("larger for", r"from most to least gained: code"),
-        alike=["01_baseline", "03_p_eagle"],
+        alike=["01_baseline", *LATER],
     ),
     "one restart, one K, one batch": Truth(
         both={"restarts": 1, "concurrency": [1]}, speculation={"num_speculative_tokens": [5]},
@@ -120,13 +122,13 @@ TRUTHS = {
     "no check": Truth(
         checks=False,
         never=("token for token; without", r"In (float32|bfloat16) at batch"), always=("There is no check",),
-        alike=["01_baseline", "03_p_eagle", "06_trainium", "08_cost"],
+        alike=["01_baseline", *LATER, "08_cost"],
     ),
     "too slow for every objective": Truth(
         World(step_s={1: 1.1, 8: 1.4, 32: 1.9}),
         never=("so this is a tie", "the fastest that keeps it"),
         always=("no batch that was measured keeps that", "the fastest of all, since none keeps it"),
-        alike=["03_p_eagle", "06_trainium"],
+        alike=LATER,
     ),
     "first chunks come late": Truth(
         World(late_share=0.1), never=(r"TTFT [^;\n]* at p99", "There are none in"),
@@ -143,9 +145,8 @@ def truth(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     (folder / "models").symlink_to(chapters.PROJECT / "models")
     (folder / "results").mkdir()
     shutil.copy(chapters.PROJECT / "results" / "published.csv", folder / "results")
-    changes = {
-        "01_baseline": found.baseline, "02_eagle3": found.speculation, "03_p_eagle": found.speculation,
-    }  # fmt: skip
+    swept = dict.fromkeys(("02_eagle3", "03_p_eagle", "05_moe"), found.speculation)
+    changes = {"01_baseline": found.baseline, **swept}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPECBOOK_ROOT", str(folder))
         patch.setenv("SPECBOOK_RESULTS", str(folder / "results"))
@@ -161,7 +162,8 @@ def truth(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def _change(path: Path, fields: Mapping[str, Any]) -> None:
     body = yaml.safe_load(path.read_text())
-    body["quick"] |= fields
+    for sweep in body["quick"].get("sweeps", [body["quick"]]):
+        sweep |= fields
     path.write_text(yaml.safe_dump(body))
 
 

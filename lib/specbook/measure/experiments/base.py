@@ -98,24 +98,27 @@ def _run(asked: Experiment, chapter: str, hardware: Hardware) -> ExperimentRecor
     return ExperimentRecord(**head, status="ok", result=result)
 
 
-def replay(plan: AnyPlan, hardware: Hardware | None = None) -> list[tuple[ExperimentRecord, Frozen]]:
+def replay(
+    plan: AnyPlan, hardware: Hardware | None = None, partial: bool = False
+) -> list[tuple[ExperimentRecord, Frozen]]:
     """The newest good record of each of the plan's experiments with its result, all from one machine.
 
     This machine's, if it has any; else those of the machine with the most.
 
     Raises:
-        ConfigError: if one was never run there.
+        ConfigError: if one was never run there, unless `partial`: then it is left out.
     """
     good = _good(plan)
     here, ids = (hardware or detect()).id, sorted(record.hardware.id for record in good)
     machine = here if here in ids or not ids else max(dict.fromkeys(ids), key=ids.count)
     newest = {record.experiment.key: record for record in good if record.hardware.id == machine}
-    if lacking := [asked.name for asked in _of(plan) if asked.key not in newest]:
+    lacking = [asked.name for asked in _of(plan) if asked.key not in newest]
+    if lacking and not partial:
         raise ConfigError(
             f"no record of {', '.join(lacking)} for the {plan.group} plan of {plan.chapter}: "
             f"`specbook run {plan.chapter} --hardware {plan.hardware} --group {plan.group}` runs it"
         )
-    kept = [newest[asked.key] for asked in _of(plan)]
+    kept = [newest[asked.key] for asked in _of(plan) if asked.key in newest]
     return [(record, _result(record)) for record in kept]
 
 

@@ -1,0 +1,202 @@
+"""The chapter on mixtures of experts in words and tables: what is said follows its records."""
+
+import pandas as pd
+
+from specbook.analysis.mixture import NOISY, QUIET, K
+from specbook.book.remarks.words import ends, listed, of
+from specbook.errors import ConfigError
+from specbook.measure import campaign, experiments
+from specbook.plan import AnyPlan
+from specbook.records.experiment import ExperimentRecord
+from specbook.records.mixture import ExpertsTouched, NoisyRouter
+from specbook.records.run import RunRecord
+from specbook.stats.estimate import Estimate
+
+NOT_COUNTED = "**Experts touched: not measured yet.**"
+NO_NOISE = "**Noise in the router: not measured yet.**"
+NO_DENSE = "**The dense target beside it: not measured yet.**"
+NO_PRICE = "**The price of a step: not measured yet.**"
+
+
+def found(plan: AnyPlan) -> tuple[list[ExpertsTouched], list[NoisyRouter]]:
+    """The chapter's experiments that were run: results of both kinds."""
+    results = [result for _, result in experiments.replay(plan, partial=True)]
+    return (
+        [one for one in results if isinstance(one, ExpertsTouched)],
+        [one for one in results if isinstance(one, NoisyRouter)],
+    )
+
+
+def dense(plan: AnyPlan) -> list[RunRecord]:
+    """The records of the dense target's chapter; none where it was not measured."""
+    try:
+        return campaign.replay(plan)
+    except ConfigError:
+        return []
+
+
+def credit(plan: AnyPlan) -> str:
+    """Where the experiments' numbers come from: `measured · cpu-... · 2026-11-21`."""
+    kept: list[ExperimentRecord] = [record for record, _ in experiments.replay(plan, partial=True)]
+    days = sorted({record.started_at[:10] for record in kept})
+    parts = [sorted({one.kind for one in kept}), sorted({one.hardware.id for one in kept}),
+             list(dict.fromkeys([*days[:1], *days[-1:]]))]  # fmt: skip
+    return " · ".join(" to ".join(part) for part in parts) if kept else "nothing measured"
+
+
+def touched(table: pd.DataFrame) -> str:
+    """How the count compares with the formula of independent routing."""
+    if table.empty:
+        return NOT_COUNTED
+    deep = table[table[K] > 0]
+    share = (deep["experts"] / deep["formula"]).groupby(deep["load"], sort=False)
+    said = [f"{load}: {ends(values.tolist())} of it" for load, values in share]
+    return (
+        "A verification step touches, in shares of what independent routing would: " + "; ".join(said) + ". "
+        "Below 1, tokens of a step agree on experts more than chance would, or some experts are favourites."
+    )
+
+
+def prices(table: pd.DataFrame) -> str:
+    """Whether the bytes of the experts explain what a step costs."""
+    if table.empty:
+        return NO_PRICE
+    over = table[table["measured"] > table["bytes_price"]]
+    known = table[table["bytes_price"].notna()]
+    if known.empty:
+        return "The model's config is not here, so bytes are not counted; the price of a step is as measured."
+    predicted, took = (ends(known[name].tolist()) for name in ("bytes_price", "measured"))
+    cells = of(len(over), len(known), "cell")
+    return (
+        f"In {cells} a step costs more than its experts' bytes alone say: they "
+        f"predict a break-even of {predicted} tokens a step, and the steps themselves took {took} steps of "
+        "the baseline. What lies between the two is drafting, arithmetic and overhead."
+    )
+
+
+def beside(table: pd.DataFrame) -> str:
+    """Where speculation slows the mixture down and speeds the dense target up; and which claim that fits."""
+    if table.empty:
+        return NO_DENSE
+    lost, ahead = table[table["lost"]], table[table["moe"] > table["dense"]]
+    where = listed(f"{row.domain} at {row.load}" for row in lost.itertuples())
+    told = f"It loses on the mixture and wins on the dense target on {where}." if len(lost) else (
+        "Nowhere does it lose on the mixture and win on the dense target."
+    )  # fmt: skip
+    more = of(len(ahead), len(table), "combination")
+    return f"{told} It gains more on the mixture in {more} of traffic and batch."
+
+
+def noise(table: pd.DataFrame) -> str:
+    """From which strength on acceptance is lower, in both readings, and whether experts changed with it."""
+    strengths = sorted(set(table["router_noise"]) - {0.0})
+    if table.empty or not strengths:
+        return NO_NOISE
+    parts = [
+        part for reading in (QUIET, NOISY) if (part := _reading(table[table["reading"] == reading], reading))
+    ]
+    return "\n".join([*parts, _claim(table)])
+
+
+def _reading(table: pd.DataFrame, reading: str) -> str:
+    lines = []
+    for domain, cell in table.groupby("domain", sort=False):
+        cell = cell.set_index("router_noise")
+        if 0.0 not in cell.index or len(cell) < 2:
+            continue
+        lower = [s for s in cell.index if s > 0 and _below(cell.loc[s], cell.loc[0.0])]
+        from_ = f"lower from {min(lower):g} on" if lower else "not lower beyond its interval at any strength"
+        last = cell.loc[max(cell.index)]
+        lines.append(
+            f"{domain}: {from_} ({_span(cell.loc[0.0])} without noise, {_span(last)} at {max(cell.index):g})"
+        )
+    return f"- **Acceptance length, {reading}.** " + "; ".join(lines) + "." if lines else ""
+
+
+def _span(row: pd.Series) -> str:
+    found = row["length_estimate"]
+    return found.span() if isinstance(found, Estimate) else "nothing drafted"
+
+
+def _below(noisy: pd.Series, quiet: pd.Series) -> bool:
+    """Whether the two intervals of the acceptance length part, the noisy one below."""
+    return bool(pd.notna(noisy["length_high"]) and noisy["length_high"] < quiet["length_low"])
+
+
+def _claim(table: pd.DataFrame) -> str:
+    """Which explanation of a mixture's loss the noise supports: lost acceptance, or more experts to read."""
+    noisy, quiet = (table[table["router_noise"].gt(0) == flag] for flag in (True, False))
+    both = noisy.merge(quiet, on=["reading", "domain"], suffixes=("", "_quiet"))
+    fell = both["length_high"] < both["length_low_quiet"]
+    rose = both["experts_low"] > both["experts_high_quiet"]
+    lower, higher = (of(int(cells.sum()), len(both), "cell") for cells in (fell, rose))
+    supported = {
+        (True, True): "both explanations have their part",
+        (True, False): "this supports the claim that the draft loses its target, not that more is read",
+        (False, True): "this supports the claim that more experts are read, not that the draft is lost",
+        (False, False): "neither explanation shows",
+    }[bool(fell.any()), bool(rose.any())]
+    return (
+        f"- **What the noise supports.** Acceptance falls beyond its interval in {lower}, experts touched "
+        f"rise beyond theirs in {higher}: {supported}."
+    )
+
+
+def babble(table: pd.DataFrame) -> str:
+    """Strengths at which answers fail or loop: there acceptance says nothing of a useful model."""
+    if table.empty:
+        return NO_NOISE
+    quiet = table[table["router_noise"] == 0].set_index(["reading", "domain"])["passed_low"]
+    failing = table[
+        (table["router_noise"] > 0) & (table["looped"].gt(0.5) | table.apply(_fails, axis=1, quiet=quiet))
+    ]
+    if failing.empty:
+        return "At no strength do fewer answers pass beyond the interval, or more than half of them loop."
+    first = failing.groupby("domain", sort=False)["router_noise"].min()
+    said = listed(f"{domain} from {strength:g} on" for domain, strength in first.items())
+    return f"The target itself gets worse, or loops: {said}. There an accepted draft is of no use."
+
+
+def _fails(row: pd.Series, quiet: pd.Series) -> bool:
+    key = (row["reading"], row["domain"])
+    return key in quiet.index and bool(row["passed_high"] < quiet.loc[key])
+
+
+def strengths(table: pd.DataFrame) -> pd.DataFrame:
+    """Of `mixture.noise`: every cell with its interval."""
+
+    def span(name: str) -> list[str]:
+        return [one.span() if isinstance(one, Estimate) else "" for one in table[f"{name}_estimate"]]
+
+    body = {
+        "head": table["reading"].str.removeprefix("head trained "), "domain": table["domain"],
+        "noise, logits": table["router_noise"].map("{:g}".format), "acceptance length": span("length"),
+        "passed": span("passed"), "looped": span("looped"), "experts touched": span("experts"),
+        "n": [one.counted for one in table["passed_estimate"]],
+    }  # fmt: skip
+    return pd.DataFrame(body).set_index(["head", "domain", "noise, logits"])
+
+
+def break_even(table: pd.DataFrame) -> pd.DataFrame:
+    """Of `mixture.prices`: tokens a step must yield, by the experts' bytes and as measured."""
+    body = {
+        "load": table["load"], "K": table[K],
+        "by bytes counted": table["bytes_price"].map(_two),
+        "by the formula's bytes": table["formula_price"].map(_two),
+        "as measured": table["measured"].map(_two),
+    }  # fmt: skip
+    return pd.DataFrame(body).set_index(["load", "K"])
+
+
+def _two(value: float) -> str:
+    return "unknown" if pd.isna(value) else f"{value:.2f}"
+
+
+def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
+    """Of `mixture.beside`: both targets' best speed-ups."""
+    body = {
+        "load": table["load"], "domain": table["domain"],
+        "mixture": [f"{row.moe:.2f}× ({row.moe_arm})" for row in table.itertuples()],
+        "dense": [f"{row.dense:.2f}× ({row.dense_arm})" for row in table.itertuples()],
+    }  # fmt: skip
+    return pd.DataFrame(body).set_index(["load", "domain"])

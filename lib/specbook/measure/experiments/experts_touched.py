@@ -1,0 +1,133 @@
+"""Experts that a step touches: the model's own router over the answers that baselines' records hold."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from specbook import records
+from specbook.errors import ConfigError
+from specbook.measure import provenance
+from specbook.measure.experiments.base import register
+from specbook.measure.hardware import detect
+from specbook.plan import prompts
+from specbook.plan.schema import Frozen, Name, Target, resolve_model
+from specbook.records.mixture import ExpertsTouched, Touched
+from specbook.stats import experts, ratios
+from specbook.stats.estimate import Estimate
+
+
+class Asked(Frozen):
+    """Which steps to count."""
+
+    target: Target
+    domains: tuple[Name, ...] = Field(min_length=1)
+    num_speculative_tokens: tuple[int, ...] = Field(min_length=1)
+    """0 is always counted too: a decode step."""
+    concurrency: tuple[int, ...] = Field(min_length=1)
+    answers_per_domain: int = Field(default=64, ge=1)
+
+
+@register("experts_touched", Asked, ExpertsTouched)
+def run(asked: Asked) -> ExpertsTouched:
+    """Route recorded answers again, and count.
+
+    Raises:
+        ConfigError: if no baseline of this target and these weights was recorded on this machine.
+    """
+    from transformers import AutoTokenizer
+
+    from specbook.measure import routing
+
+    folder = Path(resolve_model(asked.target.model))
+    streams = {domain: list(recorded(asked, domain)) for domain in asked.domains}
+    model, tokenizer = routing.load(folder), AutoTokenizer.from_pretrained(folder)
+    encoded = {
+        domain: [encode(tokenizer, turns, text) for turns, text in found] for domain, found in streams.items()
+    }
+    chosen = {
+        domain: [routing.chosen(model, *both) for both in found if both[1]]
+        for domain, found in encoded.items()
+    }
+    every = [both for found in encoded.values() for both in found]
+    return ExpertsTouched(
+        weights_sha256=provenance.model_sha256(asked.target.model, asked.target.revision),
+        num_experts=model.config.num_experts, num_experts_per_token=model.config.num_experts_per_tok,
+        context=round(np.mean([len(prompt) + len(answer) / 2 for prompt, answer in every])),
+        logit_spread=routing.logit_spread(model, [*every[0][0], *every[0][1]]),
+        touched=tuple(_rows(asked, chosen)),
+    )  # fmt: skip
+
+
+def recorded(asked: Asked, domain: str) -> Iterator[tuple[list[dict], str]]:
+    """What was asked, turn by turn, and the answer, each prompt once: of this machine's baselines.
+
+    Raises:
+        ConfigError: if there is none.
+    """
+    weights = provenance.model_sha256(asked.target.model, asked.target.revision)
+    runs = [run for run in records.load(detect().id) if _fits(run, asked.target, domain, weights)]
+    if not runs:
+        raise ConfigError(
+            f"no recorded answers of {asked.target.name} to {domain!r} with today's weights on this machine: "
+            "measure the chapter's sweep first"
+        )
+    seen: set[str] = set()
+    for run in runs:
+        turns = {one.id: one.turns() for one in prompts.of(run.point.traffic)}
+        for name, text in records.requests(run)[["prompt_id", "text"]].itertuples(index=False):
+            if name not in seen and name in turns and len(seen) < asked.answers_per_domain:
+                seen.add(name)
+                yield turns[name], text
+
+
+def _fits(run: records.RunRecord, target: Target, domain: str, weights: str) -> bool:
+    point = run.point
+    return (
+        run.status == "ok" and point.speculation is None and point.traffic.domain == domain
+        and point.target.model == target.model and not point.target.router_noise
+        and run.provenance.weights_sha256.get("target") == weights
+    )  # fmt: skip
+
+
+def encode(tokenizer, turns: Sequence[dict], text: str) -> tuple[list[int], list[int]]:
+    """Token ids of a prompt, through the chat template, and of its answer."""
+    prompt = tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+    return tuple(tokenizer(part, add_special_tokens=False)["input_ids"] for part in (prompt, text))
+
+
+def _rows(asked: Asked, chosen: dict[str, list[NDArray[np.bool_]]]) -> Iterator[Touched]:
+    depths = sorted({0, *asked.num_speculative_tokens})
+    for domain, batch, k in itertools.product(asked.domains, asked.concurrency, depths):
+        found = count(chosen[domain], batch, k + 1)
+        if found is not None:
+            yield Touched(domain=domain, concurrency=batch, num_speculative_tokens=k, experts=found)
+
+
+def count(
+    streams: Sequence[NDArray[np.bool_]], batch: int, tokens: int, unit: str = "batches"
+) -> Estimate | None:
+    """Distinct experts of a layer that a step over `tokens` tokens of each of `batch` answers touches.
+
+    Args:
+        streams: [tokens, layers, experts] of each answer, in the order in which they share batches.
+        batch: answers that go on together; a batch lasts as long as its shortest.
+        tokens: of each answer in one step.
+        unit: what n counts.
+
+    Returns:
+        The mean over steps and layers, its interval over batches; None where no batch is long enough.
+    """
+    batches = [streams[i : i + batch] for i in range(0, len(streams) - batch + 1, batch)]
+    long = [one for one in batches if min(map(len, one)) >= tokens]
+    if not long:
+        return None
+    found = []
+    for one in long:
+        shortest = min(map(len, one))
+        found.append(experts.unions(np.stack([stream[:shortest] for stream in one]), tokens))
+    sums = [steps.mean(axis=1).sum() for steps in found]
+    return ratios.ratio_of_sums_ci(sums, [len(steps) for steps in found], unit_of_n=unit)

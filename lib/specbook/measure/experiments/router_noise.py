@@ -1,0 +1,92 @@
+"""Noise in the target's router: drafts accepted, answers that pass, and experts touched, at one strength."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pydantic import Field
+
+from specbook.engine import counters
+from specbook.engine.server import Server
+from specbook.errors import ConfigError
+from specbook.measure import checkers, greedy, provenance
+from specbook.measure.experiments.base import register
+from specbook.measure.experiments.experts_touched import count
+from specbook.measure.greedy import Answer
+from specbook.plan import prompts
+from specbook.plan.prompts import Prompt
+from specbook.plan.schema import Frozen, Name, Speculation, Target, Traffic, resolve_model
+from specbook.records.mixture import NoisyDomain, NoisyRouter
+from specbook.records.run import SpecDecodeCounters
+from specbook.stats import wilson
+
+
+class Asked(Frozen):
+    """One server, and what it is asked."""
+
+    target: Target
+    router_noise: float = Field(ge=0.0, allow_inf_nan=False)
+    """The target's; see `Target`."""
+    speculation: Speculation
+    head_noise: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
+    """The strength that the head was trained with."""
+    domains: tuple[Name, ...] = Field(min_length=1)
+    prompts_per_domain: int = Field(ge=1)
+    max_tokens: int = Field(ge=1)
+
+
+@register("router_noise", Asked, NoisyRouter)
+def run(asked: Asked) -> NoisyRouter:
+    """Answer prompt after prompt under noise, and count drafts, right answers and experts.
+
+    Raises:
+        ConfigError: if the target, the head or the plugin cannot be used.
+        EngineError: if the server crashes or does not answer.
+    """
+    from specbook.measure import routing
+
+    target = asked.target.model_copy(update={"router_noise": asked.router_noise})
+    told = {domain: list(_prompts(asked, domain)) for domain in asked.domains}
+    with Server(target, asked.speculation) as server:
+        got = {domain: [_one(server, prompt, asked.max_tokens) for prompt in told[domain]] for domain in told}
+    model = routing.load(Path(resolve_model(target.model)), asked.router_noise)
+    tokens = asked.speculation.num_speculative_tokens + 1
+    found = []
+    for domain, pairs in got.items():
+        answers = [answer for answer, _ in pairs]
+        streams = [routing.chosen(model, a.prompt_token_ids, a.token_ids) for a in answers if a.token_ids]
+        touched = count(streams, 1, tokens, unit="prompts") or count(streams, 1, 1, unit="prompts")
+        found.append(_domain(domain, told[domain], answers, [c for _, c in pairs], touched))
+    return NoisyRouter(
+        weights_sha256=dict(provenance.weights_sha256(target, asked.speculation)),
+        router_noise=asked.router_noise, head_noise=asked.head_noise,
+        num_speculative_tokens=asked.speculation.num_speculative_tokens, domains=tuple(found),
+    )  # fmt: skip
+
+
+def _prompts(asked: Asked, domain: str) -> Iterator[Prompt]:
+    found = prompts.of(Traffic(domain=domain))
+    if not all(checkers.knows(one.row) for one in found):
+        raise ConfigError(f"prompts of {domain!r} do not say how to judge an answer: leave the domain out")
+    return iter(found[: asked.prompts_per_domain])
+
+
+def _one(server: Server, prompt: Prompt, max_tokens: int) -> tuple[Answer, SpecDecodeCounters]:
+    """An answer that shares its steps with no other, and what was drafted for it."""
+    before = server.counters()
+    (answer,) = greedy.answers(server, [prompt.turns()], max_tokens)
+    return answer, counters.delta(before, counters.settled(server.counters, before, 1)).spec_decode
+
+
+def _domain(
+    domain: str,
+    asked: Sequence[Prompt],
+    answers: Sequence[Answer],
+    drafted: Sequence[SpecDecodeCounters],
+    touched,
+) -> NoisyDomain:
+    right = sum(checkers.check(p.row, a.text) for p, a in zip(asked, answers, strict=True))
+    stuck = sum(checkers.loops(answer.token_ids) for answer in answers)
+    return NoisyDomain(
+        domain=domain, counters=tuple(drafted), passed=wilson(right, len(answers)),
+        looped=wilson(stuck, len(answers)), experts=touched,
+    )  # fmt: skip

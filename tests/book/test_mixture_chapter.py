@@ -1,0 +1,91 @@
+"""The chapter on mixtures of experts: what it draws and claims follows its records, or it claims nothing."""
+
+import re
+
+import pytest
+
+import chapters
+import mixtures
+import synthetic
+from specbook import plan
+from specbook.analysis import mixture as analysis
+from specbook.book import mixture
+from specbook.measure import experiments
+
+
+@pytest.fixture
+def full(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
+    return plan.load("05_moe", "cpu", "full")
+
+
+def test_the_full_plan_draws_and_claims_what_its_records_say(full):
+    synthetic.write(full)
+    synthetic.write(
+        plan.load("02_eagle3", "cpu", "full"), world=synthetic.World(verify={1: 0.9, 8: 0.9, 32: 0.9})
+    )
+    mixtures.write(full, harm=0.1)
+    said = chapters.run("05_moe")
+    assert "8 experts, 2 of them for each token" in said
+    assert "spread of the router's logits over the experts of a layer: 1.50" in said
+    assert "lower from 0.25 on" in said
+    assert "the claim that the draft loses its target, not that more is read" in said
+    assert re.search(r"It loses on the mixture and wins on the dense target on .* at batch 32", said)
+    assert "The target itself gets worse, or loops: json" in said
+    assert not re.search(r"not measured yet|\bnan\b|Empty DataFrame", said)
+
+
+@pytest.fixture
+def quick(full):
+    return plan.load("05_moe", "cpu", "quick")
+
+
+def test_more_experts_and_no_harm_support_the_other_claim(quick):
+    synthetic.write(quick)
+    mixtures.write(quick, harm=0.0, more_experts=0.5)
+    said = chapters.run("05_moe", group="quick")
+    assert "this supports the claim that more experts are read" in said
+    assert "not lower beyond its interval at any strength" in said
+    assert "At no strength do fewer answers pass" in said
+    assert mixture.NO_DENSE in said
+
+
+def test_without_experiments_the_page_says_so_and_claims_nothing(quick):
+    synthetic.write(quick)
+    said = chapters.run("05_moe", group="quick")
+    for words in (
+        mixture.NOT_COUNTED,
+        mixture.NO_NOISE,
+        mixture.NO_PRICE,
+        mixture.NO_DENSE,
+        "nothing measured",
+    ):
+        assert words in said
+    assert "supports" not in said
+
+
+def test_one_strength_of_one_reading_is_enough(full):
+    few = tuple(one for one in full.experiments if one.parameters.get("head_noise", 0) == 2.0)
+    quiet = tuple(one for one in full.experiments if one.parameters.get("router_noise") == 0.0)
+    some = full.model_copy(update={"experiments": (*quiet, *few)})
+    mixtures.write(some)
+    _, disturbed = mixture.found(some)
+    said = mixture.noise(analysis.noise(disturbed))
+    assert "head trained with that noise.** json: lower from 2 on" in said
+    assert "without noise.**" not in said
+
+
+def test_a_router_that_was_never_disturbed_claims_nothing(full):
+    quiet = [one for one in full.experiments if one.parameters.get("router_noise") == 0.0]
+    mixtures.write(full.model_copy(update={"experiments": tuple(quiet)}))
+    _, disturbed = mixture.found(full)
+    assert mixture.noise(analysis.noise(disturbed)) == mixture.NO_NOISE
+
+
+def test_the_plans_experiments_are_known_and_their_parameters_fit(full):
+    for group in ("quick", "full"):
+        experiments.check(plan.load("05_moe", "cpu", group))
+    strengths = {(p["router_noise"], p.get("head_noise", 0.0)) for e in full.experiments
+                 if "router_noise" in (p := e.parameters)}  # fmt: skip
+    noise = (0.25, 0.5, 1.0, 2.0, 4.0)
+    assert strengths == {(0.0, 0.0), *((s, 0.0) for s in noise), *((s, s) for s in noise)}

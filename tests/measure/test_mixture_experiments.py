@@ -1,0 +1,117 @@
+"""The experiments with a mixture of experts: steps are cut and counted, noise arrives, errors are said."""
+
+import numpy as np
+import pytest
+
+from specbook.engine.base import Counters
+from specbook.errors import ConfigError
+from specbook.measure import experiments, greedy
+from specbook.measure.experiments import experts_touched, router_noise
+from specbook.measure.experiments.experts_touched import Asked, count
+from specbook.measure.greedy import Answer
+from specbook.plan import Chapter
+from specbook.records.run import ServerCounters, SpecDecodeCounters
+
+TARGET = {"name": "pocket-moe", "model": "models/pocket-moe", "max_model_len": 512}
+NOISE = {
+    "target": TARGET, "router_noise": 0.5, "domains": ["json", "code"], "prompts_per_domain": 3,
+    "max_tokens": 16,
+    "speculation": {"method": "eagle3", "model": "models/head", "num_speculative_tokens": 3},
+}  # fmt: skip
+
+
+def stream(*tokens):
+    """Each token's experts, of four, in one layer."""
+    found = np.zeros((len(tokens), 1, 4), bool)
+    for position, taken in enumerate(tokens):
+        found[position, 0, list(taken)] = True
+    return found
+
+
+def test_steps_are_cut_one_after_another_and_a_batch_lasts_as_long_as_its_shortest():
+    streams = [stream({0, 1}, {0, 1}, {2, 3}, {2, 3}), stream({0, 1}, {1, 2}), stream({0}, {0}, {1})]
+    assert count(streams[:1], 1, 2).value == 2
+    assert count(streams[:1], 1, 4).value == 4
+    assert count(streams[:2], 2, 1).value == pytest.approx((2 + 3) / 2)
+    assert count(streams, 1, 1).n == 3
+    assert count(streams, 2, 1).n == 1  # the third has no partner
+    assert count(streams, 1, 5) is None
+
+
+def test_answers_of_no_record_cannot_be_counted(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
+    monkeypatch.setattr(experts_touched.provenance, "model_sha256", lambda *_: "0")
+    asked = Asked(target=TARGET, domains=("json",), num_speculative_tokens=(3,), concurrency=(1,))
+    with pytest.raises(
+        ConfigError, match=r"no recorded answers of pocket-moe to 'json'.*measure the chapter's sweep"
+    ):
+        list(experts_touched.recorded(asked, "json"))
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"router_noise": -1.0}, "router_noise"),
+        ({"head_noise": -1.0}, "head_noise"),
+        ({"prompts_per_domain": 0}, "prompts_per_domain"),
+        ({"strength": 1.0}, "strength"),
+    ],
+)
+def test_parameters_that_cannot_be_are_refused_before_anything_is_measured(changed, said):
+    asked = {"name": "router_noise", "parameters": {**NOISE, **changed}}
+    chapter = Chapter(chapter="05_moe", hardware="cpu", group="full", experiments=(asked,))
+    with pytest.raises(ConfigError, match=said):
+        experiments.check(chapter)
+
+
+class Served:
+    """A server that drafts three tokens a step and has one of them accepted, four steps an answer."""
+
+    started = None
+
+    def __init__(self, target, speculation):
+        Served.started = target
+        self.steps = self.answers = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def counters(self):
+        server = ServerCounters(prompt_tokens=0, generation_tokens=0, requests_finished=self.answers,
+                                prefix_cache_hits=0, preemptions=0, queue_time_s=0)  # fmt: skip
+        drafted = SpecDecodeCounters(num_drafts=self.steps, num_draft_tokens=3 * self.steps,
+                                     num_accepted_tokens=self.steps,
+                                     num_accepted_tokens_per_pos=(self.steps, 0, 0))  # fmt: skip
+        return Counters(server, drafted)
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """The experiment on a made-up server and a made-up router, in which each token takes the same experts."""
+    from specbook.measure import routing
+
+    def answers(server, prompts, max_tokens):
+        server.steps, server.answers = server.steps + 4, server.answers + 1
+        return [Answer(prompt_token_ids=(5, 6), token_ids=(7, 8, 9, 10, 11, 2), text="{}")]
+
+    loaded = []
+    monkeypatch.setattr(router_noise, "Server", Served)
+    monkeypatch.setattr(greedy, "answers", answers)
+    monkeypatch.setattr(router_noise.provenance, "weights_sha256", lambda *_: {"target": "0", "draft": "1"})
+    monkeypatch.setattr(routing, "load", lambda folder, noise: loaded.append(noise))
+    monkeypatch.setattr(routing, "chosen", lambda model, prompt, answer: stream(*[{0, 1}] * len(answer)))
+    return router_noise.run(router_noise.Asked(**NOISE)), loaded
+
+
+def test_noise_reaches_server_and_router_and_each_prompt_has_its_own_counters(measured):
+    found, loaded = measured
+    assert (Served.started.router_noise, loaded) == (0.5, [0.5])
+    assert [one.domain for one in found.domains] == ["json", "code"]
+    for one in found.domains:
+        assert [c.num_drafts for c in one.counters] == [4, 4, 4]
+        assert one.experts.value == 2
+        assert (one.passed.n, one.passed.unit_of_n) == (3, "prompts")
+    assert found.domains[0].passed.value == 0  # an empty record is not the one that was asked for
