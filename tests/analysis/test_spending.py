@@ -9,6 +9,7 @@ import factories
 from specbook import plan
 from specbook.analysis import doubts, hosting, spending
 from specbook.plan.cost import Objective
+from specbook.plan.prompts import Prompt
 from specbook.records import published
 
 PRICE = 3.6
@@ -159,6 +160,16 @@ def test_the_price_is_a_doubt_where_others_are_listed(runs):
 
 
 COUNTED = {"input_characters": 4000, "output_characters": 8000, "input_tokens": 1500, "output_tokens": 2500}
+
+
+def test_a_prompt_that_is_no_longer_in_its_file_is_counted_by_its_tokens(monkeypatch):
+    rows = factories.rows(2, tokens=10).assign(prompt_id=["there", "gone"], input_tokens=5, text="x" * 30)
+    run = factories.write_run(factories.point(num_requests=2), 100.0, requests=rows)
+    asked = Prompt(id="there", domain="json", prompt="y" * 7)
+    monkeypatch.setattr(spending.prompts, "load", lambda file: [asked])
+    counted = spending.characters([run])
+    assert counted["input_characters"] == 7 + 5 * 30 / 10
+    assert counted["output_characters"] == 60
 
 
 def test_an_apis_tokens_are_counted_by_its_makers_rule():

@@ -6,9 +6,9 @@ import factories
 import synthetic
 from specbook import plan, records
 from specbook.book.whose import whose
-from specbook.measure import campaign
+from specbook.measure import campaign, provenance
 
-PLAIN = ("Partial", "Another machine", "One restart", "Disturbed", "Older weights")
+PLAIN = ("Partial", "Another machine", "One restart", "Disturbed", "Older weights", "Older prompts")
 
 
 @pytest.fixture
@@ -73,3 +73,14 @@ def test_models_trained_again_are_said(world):
     hub = factories.write_run(point, 1.0)
     assert records.requests(hub) is not None
     assert "Older weights" not in told(world, [hub])[1]
+
+
+def test_prompts_written_anew_are_said(world):
+    runs = campaign.replay(world, synthetic.HARDWARE)
+    assert "Older prompts" in told(world, runs)[1]  # made-up records name made-up prompts
+    today = provenance.prompts_sha256(runs[0].point.traffic)
+    same = [
+        run.model_copy(update={"provenance": run.provenance.model_copy(update={"prompts_sha256": today})})
+        for run in runs
+    ]
+    assert "Older prompts" not in told(world, same)[1]

@@ -193,18 +193,22 @@ def characters(runs: Iterable[RunRecord]) -> dict[str, float]:
     """Characters and tokens of everything that was asked and answered: what other tokenizers would count.
 
     Keys: input_characters, output_characters, input_tokens, output_tokens. The chat template is in the tokens
-    and not in the characters.
+    and not in the characters. A prompt that is in its file no more counts as many characters a token as the
+    answers of its window have.
     """
     total = dict.fromkeys(("input_characters", "output_characters", "input_tokens", "output_tokens"), 0.0)
-    texts: dict[Any, dict[str, str]] = {}
+    lengths: dict[Any, dict[str, int]] = {}
     for run in arrivals.closed(select.current(runs)):
         file = run.point.traffic.file()
-        if file not in texts:
-            asked = prompts.load(file)
-            texts[file] = {one.id: "".join(turn["content"] for turn in one.turns()) for one in asked}
+        if file not in lengths:
+            lengths[file] = {
+                one.id: sum(len(turn["content"]) for turn in one.turns()) for one in prompts.load(file)
+            }
         asked = records.requests(run)
-        total["input_characters"] += sum(len(texts[file][str(name)]) for name in asked["prompt_id"])
-        total["output_characters"] += int(asked["text"].str.len().sum())
+        written = int(asked["text"].str.len().sum())
+        guessed = asked["input_tokens"] * (written / asked["output_tokens"].sum())
+        total["input_characters"] += float(asked["prompt_id"].map(lengths[file]).fillna(guessed).sum())
+        total["output_characters"] += written
         total["input_tokens"] += int(asked["input_tokens"].sum())
         total["output_tokens"] += int(asked["output_tokens"].sum())
     return total

@@ -34,12 +34,18 @@ def _warnings(plan: Plan, runs: Sequence[RunRecord]) -> list[str]:
             disturbed > 0,
         "**Older weights:** the models were trained again since; these numbers are of the models before.":
             any(_weights_today(run) != run.provenance.weights_sha256 for run in _one_per_arm(runs)),
+        "**Older prompts:** they were written anew since; these numbers are of the prompts before.":
+            any(map(_asked_anew, {run.point.traffic.domain: run for run in runs}.values())),
     }  # fmt: skip
     return [text for text, holds in found.items() if holds]
 
 
 def _one_per_arm(runs: Sequence[RunRecord]) -> list[RunRecord]:
     return list({run.point.arm: run for run in runs}.values())
+
+
+def _asked_anew(run: RunRecord) -> bool:
+    return provenance.prompts_sha256(run.point.traffic) not in ("", run.provenance.prompts_sha256)
 
 
 def _weights_today(run: RunRecord) -> dict[str, str]:
