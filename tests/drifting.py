@@ -2,7 +2,12 @@
 
 import numpy as np
 
+from specbook import records
+from specbook.plan import Chapter
+from specbook.plan.chapter import Experiment
 from specbook.records.drifted import Arm, Drifted, Episode, FallenBack, Readings, Requests, Switched
+from specbook.records.experiment import ExperimentRecord
+from synthetic import HARDWARE, ORIGIN, START
 
 DRAFTS = 60
 """A second."""
@@ -65,3 +70,24 @@ def arm(name: str, repeat: int, lost: int) -> Arm:
         episode=base.model_copy(update={"drift_s": (30.0, 60.0), "requests": requests(600, e2e)}),
         switches=(away, back) if name == "fallback" else (), served={"drafting": answered}, broken=0,
     )  # fmt: skip
+
+
+def write(plan: Chapter) -> None:
+    """Append a record of each experiment of a plan."""
+    for index, asked in enumerate(plan.experiments):
+        records.append(
+            ExperimentRecord(
+                run_id=f"made-up-{index}", chapter=plan.chapter, kind="simulated", status="ok",
+                started_at=START.isoformat(), experiment=asked, hardware=HARDWARE, provenance=ORIGIN,
+                result=_result(asked).model_dump(mode="json"),
+            )
+        )  # fmt: skip
+
+
+def _result(asked: Experiment) -> Drifted | FallenBack:
+    if asked.name == "fallback":
+        return fallen_back(repeats=2)
+    traffic = asked.parameters["traffic"]
+    if len(traffic["phases"]) == 1:
+        return quiet(3)
+    return slow(6) if traffic.get("ramp") else abrupt(6)

@@ -5,9 +5,8 @@ import pytest
 import chapters
 import drifting
 import synthetic
-from specbook import plan, records
+from specbook import plan
 from specbook.measure import experiments
-from specbook.records.experiment import ExperimentRecord
 
 CHAPTER = "04_domain_drift"
 
@@ -17,26 +16,10 @@ def results(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
 
 
-def made_up(asked) -> object:
-    phases, ramp = asked.parameters["traffic"]["phases"], asked.parameters["traffic"].get("ramp")
-    if asked.name == "fallback":
-        return drifting.fallen_back(repeats=2)
-    if len(phases) == 1:
-        return drifting.quiet(3)
-    return drifting.slow(6) if ramp else drifting.abrupt(6)
-
-
 def write(group: str) -> None:
     wanted = plan.load(CHAPTER, "cpu", group)
     synthetic.write(wanted)
-    for number, asked in enumerate(wanted.experiments):
-        records.append(
-            ExperimentRecord(
-                run_id=f"made-up-{number}", chapter=CHAPTER, kind="simulated", status="ok",
-                started_at="2026-01-01T00:00:00+00:00", experiment=asked, hardware=synthetic.HARDWARE,
-                provenance=synthetic.ORIGIN, result=made_up(asked).model_dump(mode="json"),
-            )
-        )  # fmt: skip
+    drifting.write(wanted)
 
 
 @pytest.mark.usefixtures("results")

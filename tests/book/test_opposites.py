@@ -15,6 +15,8 @@ import pytest
 import yaml
 
 import chapters
+import drifting
+import mixtures
 import synthetic
 from specbook import plan
 from specbook.book import headline, sentences
@@ -103,6 +105,7 @@ TRUTHS = {
         baseline={"request_rate_per_s": []},
         never=(*INTERVALS, "smaller for", "larger for", "From batch", "grow", "a tie between"),
         always=("no interval", "it may be chance", "Only batch 1 was measured", "No Poisson arrivals"),
+        alike=["04_domain_drift", "05_moe"],  # their experiments have intervals of their own
     ),
     "one domain": Truth(
         both={"domains": ["code"]},
@@ -155,6 +158,8 @@ def truth(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
                 _change(folder / "params" / "cpu" / f"{name}.yaml", {**SMALL, **found.both, **changes[name]})
             for sweep in plan.load(name, "cpu", "quick").parts():
                 synthetic.write(sweep, world=found.world)
+        drifting.write(plan.load("04_domain_drift", "cpu", "quick"))
+        mixtures.write(plan.load("05_moe", "cpu", "quick"))
         if found.checks:
             synthetic.write_lossless(plan.load("02_eagle3", "cpu", "quick"), "float32", 0, 0)
         yield found

@@ -15,6 +15,7 @@ from specbook.pocket import quality, study
 from specbook.stats.estimate import Estimate
 
 RIGHT = re.compile(r"full_acc_(\d+)_epoch")
+AT = re.compile(r"position_(\d+)_acc_epoch")
 DETAIL = re.compile(r"(?:cond_acc|loss)_\d+_epoch")
 """Columns of a head's log that follow from others or are parts of a sum: with them no page is wide enough."""
 INTRO = """\
@@ -90,14 +91,17 @@ def _curve(path: Path) -> Iterator[str]:
     keep = log[:: max(1, len(log) // 10)]
     shown = keep if keep[-1] is log[-1] else [*keep, log[-1]]
     rows = [{_title(name): cell for name, cell in row.items() if not DETAIL.fullmatch(name)} for row in shown]
-    yield f"Losses in nats per token, along training (`{path.name}` holds every row and column):\n"
+    alone = " `at` a position: whatever came before it." if any(map(AT.fullmatch, log[0])) else ""
+    yield f"Losses in nats per token, along training (`{path.name}` holds every row and column).{alone}\n"
     yield tabulate(rows, headers="keys", tablefmt="github", disable_numparse=True) + "\n"
 
 
 def _title(name: str) -> str:
-    """A head's column as the page's reader knows it: shares of guesses right up to a position, from 1."""
+    """A head's column as the page's reader knows it: guesses right up to, or at, a position, from 1."""
     if found := RIGHT.fullmatch(name):
         return f"right to {int(found[1]) + 1}"
+    if found := AT.fullmatch(name):
+        return f"at {int(found[1]) + 1}"
     return name.removesuffix("_epoch").replace("_", " ")
 
 
