@@ -90,7 +90,10 @@ def _curve(path: Path) -> Iterator[str]:
         log = list(csv.DictReader(file))
     keep = log[:: max(1, len(log) // 10)]
     shown = keep if keep[-1] is log[-1] else [*keep, log[-1]]
-    rows = [{_title(name): cell for name, cell in row.items() if not DETAIL.fullmatch(name)} for row in shown]
+    rows = [
+        {_title(name): _short(name, cell) for name, cell in row.items() if not DETAIL.fullmatch(name)}
+        for row in shown
+    ]
     alone = " `at` a position: whatever came before it." if any(map(AT.fullmatch, log[0])) else ""
     yield f"Losses in nats per token, along training (`{path.name}` holds every row and column).{alone}\n"
     yield tabulate(rows, headers="keys", tablefmt="github", disable_numparse=True) + "\n"
@@ -103,6 +106,11 @@ def _title(name: str) -> str:
     if found := AT.fullmatch(name):
         return f"at {int(found[1]) + 1}"
     return name.removesuffix("_epoch").replace("_", " ")
+
+
+def _short(name: str, cell: str) -> str:
+    """Two decimals where a column each for eight positions has to fit the page."""
+    return f"{float(cell):.2f}" if AT.fullmatch(name) and cell else cell
 
 
 def _quality(folder: Path) -> Iterator[str]:
