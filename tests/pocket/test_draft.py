@@ -25,7 +25,7 @@ def test_the_mask_token_is_the_tokenizers_and_not_the_pad(pocket_tokenizer):
 
 @pytest.fixture(scope="module")
 def heads(model_folder, tmp_path_factory):
-    """An EAGLE-3 head, then a P-EAGLE head, from the same answers; both folders."""
+    """An EAGLE-3 head, then a P-EAGLE head that goes on from it, from the same answers; both folders."""
     torch.set_num_threads(1)
     folder, rng = tmp_path_factory.mktemp("heads"), Random(0)
     answered = folder / "outputs.jsonl"
@@ -36,7 +36,7 @@ def heads(model_folder, tmp_path_factory):
     answered.write_text("\n".join(map(json.dumps, samples)) + "\n")
     data = outputs.hidden_states(model_folder, answered, (1, 2, 3), folder / "data")
     found = []
-    for recipe in (EAGLE3, PEAGLE):
+    for recipe in (EAGLE3, PEAGLE.model_copy(update={"start": str(folder / "eagle3/out")})):
         work = folder / recipe.speculator_type
         found.append(draft.train_head(model_folder, data, recipe, work / "checkpoints", work / "out"))
     return found
@@ -54,7 +54,30 @@ def test_each_head_says_what_it_is_and_what_it_was_trained_with(heads):
     assert peagle["transformer_layer_config"]["num_hidden_layers"] == 2
     assert peagle["mask_token_id"] == MASK_ID
     recipes = [json.loads((folder / "recipe.json").read_text()) for folder in heads]
-    assert recipes == [EAGLE3.model_dump(mode="json"), PEAGLE.model_dump(mode="json")]
+    assert recipes == [
+        EAGLE3.model_dump(mode="json"),
+        PEAGLE.model_dump(mode="json") | {"start": str(heads[0])},
+    ]
+
+
+def test_a_grown_head_is_the_old_one_and_layers_that_write_nothing_yet(heads, tmp_path):
+    draft.grown(heads[0], PEAGLE, tmp_path)
+    made, old = (load_file(folder / "model.safetensors") for folder in (tmp_path, heads[0]))
+    assert all(torch.equal(made[name].bfloat16(), weights) for name, weights in old.items())
+    assert "input_norm.weight" in old  # what is read of the target is normalised
+    more = made.keys() - old.keys()
+    assert {name for name in more if not name.startswith("layers.1.")} == {"mask_hidden"}
+    silent = {name for name in more if not made[name].any()}
+    assert silent == {"layers.1.self_attn.o_proj.weight", "layers.1.mlp.down_proj.weight"}
+
+
+@pytest.mark.parametrize("recipe", [EAGLE3, PEAGLE])
+def test_a_head_of_its_own_kind_is_gone_on_from_as_it_is(recipe, heads, tmp_path, model_folder):
+    head = heads[recipe is PEAGLE]
+    made = draft.starting_point(head, recipe, model_folder, tmp_path)
+    assert (made / "model.safetensors").read_bytes() == (head / "model.safetensors").read_bytes()
+    config = json.loads((made / "config.json").read_text())
+    assert config["speculators_config"]["verifier"]["name_or_path"] == str(model_folder)
 
 
 def test_the_trainer_is_as_it_was_afterwards_even_if_training_fails():

@@ -89,11 +89,16 @@ def _differences(old: dict[str, Any], new: dict[str, Any]) -> set[str]:
 
 
 def older(folder: str, scratch: Path) -> Path:
-    """A folder of an older commit, unpacked in `scratch`; `folder` is as git names it, `commit:models/name`.
+    """A folder to start from: this tree's `models/name`, or an older commit's, unpacked in `scratch`.
+
+    Args:
+        folder: `commit:models/name`, as git names it, or a path from the project's root.
 
     Raises:
         ConfigError: if git does not know it.
     """
+    if ":" not in folder:
+        return paths.root() / folder
     scratch.mkdir(parents=True, exist_ok=True)
     archive = scratch / "start.tar"
     command = ["git", "archive", "-o", str(archive.resolve()), folder]

@@ -22,11 +22,12 @@ from specbook.pocket.tokenizer import MASK_ID
 class HeadRecipe(OutputsRecipe):
     """Everything that decides a head's weights, given its target."""
 
+    prompts_per_domain: int = 600
     speculator_type: Literal["eagle3", "peagle"]
     target_layer_ids: tuple[int, ...] = Field(default=(2, 12, 21), min_length=3)
     """Layers whose outputs the head reads; distinct, each in [1, layers - 1]; the last one is always read."""
     num_layers: int = 1
-    epochs: int = 6
+    epochs: int = 3
     total_seq_len: int = 384
     """Tokens per optimizer step: short rows, since a head learns more from many steps than from long ones."""
     lr: float = 2e-3
@@ -34,16 +35,23 @@ class HeadRecipe(OutputsRecipe):
     router_noise: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
     """Noise in the target's router while it answers and while its hidden states are read; see `Target`."""
     start: str | None = None
-    """A head to go on from, as git names a folder of an older commit; None: random weights."""
+    """A head to go on from, see `checkpoint.older`; None: random weights.
 
-    def arguments(self, scratch: Path) -> dict[str, Any]:
+    A P-EAGLE head may go on from an EAGLE-3 head, see `grown`.
+    """
+
+    def arguments(self, target: Path, scratch: Path) -> dict[str, Any]:
         """What `speculators` is told of this recipe, under its own names."""
-        ours = {"prompts_per_domain", "max_tokens", "target_layer_ids", "start", "router_noise"}
+        ours = {"prompts_per_domain", "max_tokens", "target_layer_ids", "num_layers", "start", "router_noise"}
         said = self.model_dump(exclude=ours) | {"target_layer_ids": list(self.target_layer_ids)}
         if self.start:
-            del said["num_layers"]
-            said["from_pretrained"] = str(checkpoint.older(self.start, scratch / "older"))
-        return said
+            older = checkpoint.older(self.start, scratch / "older")
+            return said | {"from_pretrained": str(starting_point(older, self, target, scratch / "start"))}
+        return said | self.form()
+
+    def form(self) -> dict[str, Any]:
+        """What a new head looks like, which one that goes on knows of itself."""
+        return {"num_layers": self.num_layers}
 
 
 class Eagle3Recipe(HeadRecipe):
@@ -66,9 +74,55 @@ class PEagleRecipe(HeadRecipe):
     down_sample_ratio_min: float = 0.5
     max_anchors: int = 256
 
-    def arguments(self, scratch: Path) -> dict[str, Any]:
-        """As an EAGLE-3 head's, with the draft layers' kind and the mask token, which must not be the pad."""
-        return super().arguments(scratch) | {"draft_arch": "llama", "mask_token_id": MASK_ID}
+    def form(self) -> dict[str, Any]:
+        """As an EAGLE-3 head's, with the draft layers' kind and the mask token, which must not be the pad.
+
+        The target's layers differ in scale, so what is read of them is normalised, as for EAGLE-3.
+        """
+        more = {"draft_arch": "llama", "mask_token_id": MASK_ID, "norm_before_fc": True}
+        return super().form() | more
+
+
+def starting_point(head: Path, recipe: HeadRecipe, target: Path, out: Path) -> Path:
+    """A copy of `head` in `out` as `speculators` loads it: of the recipe's kind, its target where it lies."""
+    kind = json.loads((head / "config.json").read_text())["speculators_model_type"]
+    if kind == "eagle3" and isinstance(recipe, PEagleRecipe):
+        grown(head, recipe, out)
+    else:
+        shutil.copytree(head, out, dirs_exist_ok=True)
+    _name_target(out / "config.json", str(target))
+    return out
+
+
+def grown(head: Path, recipe: PEagleRecipe, out: Path) -> None:
+    """Give an EAGLE-3 head what a P-EAGLE head has more, so that its first draft is as good from the start.
+
+    The layers behind its own write nothing into the residual stream yet.
+    """
+    from speculators.models.peagle.config import PEagleSpeculatorConfig
+    from speculators.models.peagle.core import PEagleDraftModel
+
+    old = json.loads((head / "config.json").read_text())
+    layers, told = old["transformer_layer_config"], old["speculators_config"]
+    layers |= {
+        "num_hidden_layers": recipe.num_layers,
+        "layer_types": layers["layer_types"] * recipe.num_layers,
+    }
+    told["algorithm"] = recipe.speculator_type
+    told["proposal_methods"][0]["speculative_tokens"] = recipe.num_depths
+    kept = ("draft_vocab_size", "eagle_aux_hidden_state_layer_ids", "norm_before_fc", "norm_before_residual")
+    config = PEagleSpeculatorConfig(
+        transformer_layer_config=layers, speculators_config=told, mask_token_id=MASK_ID,
+        **{name: old[name] for name in kept},
+    )  # fmt: skip
+    torch.manual_seed(recipe.seed)
+    model = PEagleDraftModel(config)
+    model.load_state_dict(load_file(head / "model.safetensors"), strict=False)
+    with torch.no_grad():
+        for layer in model.layers[1:]:
+            layer.self_attn.o_proj.weight.zero_()
+            layer.mlp.down_proj.weight.zero_()
+    model.save_pretrained(out)
 
 
 _NO_ACCELERATOR = {
@@ -83,7 +137,7 @@ def train_head(model_folder: Path, data: Path, recipe: HeadRecipe, scratch: Path
     from speculators.train.config import TrainConfig
 
     quick = torch.accelerator.is_available() or fast_bfloat16("cpu")
-    arguments = recipe.arguments(scratch) | _NO_ACCELERATOR | {
+    arguments = recipe.arguments(model_folder, scratch) | _NO_ACCELERATOR | {
         "verifier_name_or_path": str(model_folder), "data_path": str(data), "save_path": str(scratch),
         "log_dir": str(scratch / "logs"), "hidden_states_dtype": "bfloat16" if quick else "float32",
     }  # fmt: skip
@@ -159,13 +213,16 @@ def publish(scratch: Path, out: Path) -> Path:
     weights = load_file(newest / "model.safetensors")
     halved = {n: w.to(torch.bfloat16) if w.is_floating_point() else w for n, w in weights.items()}
     save_file(halved, out / "model.safetensors", metadata={"format": "pt"})
-    _make_portable(out / "config.json")
+    verifier = json.loads((out / "config.json").read_text())["speculators_config"]["verifier"]
+    _name_target(out / "config.json", Path(verifier["name_or_path"]).name)
     return out
 
 
-def _make_portable(config: Path) -> None:
-    """Name the verifier's folder without this machine's path; vLLM takes the target from its own flags."""
+def _name_target(config: Path, name: str) -> None:
+    """Say which target a head is for: where it lies for training, without this machine's path to be shipped.
+
+    vLLM takes the target from its own flags.
+    """
     body = json.loads(config.read_text())
-    verifier = body["speculators_config"]["verifier"]
-    verifier["name_or_path"] = Path(verifier["name_or_path"]).name
+    body["speculators_config"]["verifier"]["name_or_path"] = name
     config.write_text(json.dumps(body, indent=2) + "\n")

@@ -16,7 +16,6 @@ from torch.nn import functional
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
 from transformers.utils import ModelOutput
 
-from specbook import paths
 from specbook.plan.schema import Frozen
 from specbook.pocket import checkpoint
 from specbook.pocket.corpus import DOMAINS, held_out, train_examples
@@ -170,7 +169,7 @@ def starting_point(recipe: TargetRecipe, scratch: Path) -> tuple[Qwen3ForCausalL
     """
     if recipe.start is None:
         return new_model(recipe), build_tokenizer(recipe.seed)
-    start = checkpoint.older(recipe.start, scratch) if ":" in recipe.start else paths.root() / recipe.start
+    start = checkpoint.older(recipe.start, scratch)
     torch.manual_seed(recipe.seed)
     model = Qwen3ForCausalLM.from_pretrained(start, dtype=torch.float32, attn_implementation="sdpa")
     return model, AutoTokenizer.from_pretrained(start)

@@ -21,6 +21,8 @@ DENSE = Target(
 )  # fmt: skip
 MOE = DENSE.model_copy(update={"name": "pocket-moe", "model": "models/pocket-moe"})
 
+EAGLE3 = "02a8934:models/pocket-dense-eagle3"
+"""The heads of the dense target go on from this one, of six epochs on half as many answers."""
 NOISE = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Strengths of router noise that heads are trained with, in logits."""
 
@@ -101,7 +103,7 @@ def _check_device(device: str) -> None:
 def _eagle3(device: str, report: Callable[[str], None]) -> None:
     from specbook.pocket.draft import Eagle3Recipe
 
-    _head(DENSE, Eagle3Recipe(), paths.models_dir() / f"{DENSE.name}-eagle3", report)
+    _head(DENSE, Eagle3Recipe(start=EAGLE3), paths.models_dir() / f"{DENSE.name}-eagle3", report)
 
 
 def _moe_eagle3(device: str, report: Callable[[str], None]) -> None:
@@ -134,13 +136,13 @@ def noise_head(strength: float) -> str:
 def _peagle(device: str, report: Callable[[str], None]) -> None:
     from specbook.pocket.draft import PEagleRecipe
 
-    _head(DENSE, PEagleRecipe(), paths.models_dir() / f"{DENSE.name}-peagle", report)
+    _head(DENSE, PEagleRecipe(start=EAGLE3), paths.models_dir() / f"{DENSE.name}-peagle", report)
 
 
 def _moe_peagle(device: str, report: Callable[[str], None]) -> None:
     from specbook.pocket.draft import PEagleRecipe
 
-    _head(MOE, PEagleRecipe(), paths.models_dir() / f"{MOE.name}-peagle", report)
+    _head(MOE, PEagleRecipe(start=f"{MOE.model}-eagle3"), paths.models_dir() / f"{MOE.name}-peagle", report)
 
 
 def _study(device: str, report: Callable[[str], None]) -> None:
