@@ -73,14 +73,12 @@ class PEagleRecipe(HeadRecipe):
     """Share of the positions kept from one depth to the next."""
     down_sample_ratio_min: float = 0.5
     max_anchors: int = 256
+    norm_before_fc: bool = True
+    """Normalise what is read of the target, whose layers differ in scale; `speculators` does for EAGLE-3."""
 
     def form(self) -> dict[str, Any]:
-        """As an EAGLE-3 head's, with the draft layers' kind and the mask token, which must not be the pad.
-
-        The target's layers differ in scale, so what is read of them is normalised, as for EAGLE-3.
-        """
-        more = {"draft_arch": "llama", "mask_token_id": MASK_ID, "norm_before_fc": True}
-        return super().form() | more
+        """As an EAGLE-3 head's, with the draft layers' kind and the mask token, which must not be the pad."""
+        return super().form() | {"draft_arch": "llama", "mask_token_id": MASK_ID}
 
 
 def starting_point(head: Path, recipe: HeadRecipe, target: Path, out: Path) -> Path:

@@ -8,17 +8,20 @@ from typing import Any
 
 from specbook import paths
 from specbook.pocket.draft import PEagleRecipe
+from specbook.pocket.train import EAGLE3
 
-BASE = PEagleRecipe(prompts_per_domain=400, epochs=4)
+BASE = PEagleRecipe(prompts_per_domain=100, epochs=3)
 VARIANTS: Mapping[str, dict[str, Any]] = {
     "base: 4 layers, rows of 384 tokens, depth 8": {},
+    "grown from the EAGLE-3 head": {"start": EAGLE3},
+    "hidden states not normalised": {"norm_before_fc": False},
     "2 layers": {"num_layers": 2},
     "6 layers": {"num_layers": 6},
     "rows of 1024 tokens": {"total_seq_len": 1024},
     "every position kept": {"down_sample_ratio": 1.0, "down_sample_ratio_min": 1.0},
     "fewer positions kept": {"down_sample_ratio": 0.7, "down_sample_ratio_min": 0.2},
-    "twice the answers": {"prompts_per_domain": 800},
-    "twice the epochs": {"epochs": 8},
+    "twice the answers": {"prompts_per_domain": 200},
+    "twice the epochs": {"epochs": 6},
     "five layers of hidden states": {"target_layer_ids": (2, 7, 12, 17, 21)},
     "depth 12": {"num_depths": 12},
     "depth 16": {"num_depths": 16},
