@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from factories import eagle3, point, rows, write_run
-from specbook.analysis import latency, tail
+from specbook.analysis import latency, speedup, tail
 from specbook.records.run import Round
 
 
@@ -84,3 +84,17 @@ def test_a_change_is_taken_within_each_restart():
     assert found["value"] == pytest.approx(sum(1 / arm - 1 / base for arm, base in speeds) / 3, rel=0.01)
     assert found["value"] == pytest.approx(found["arm_s"] - found["baseline_s"])
     assert found["low"] < found["value"] < found["high"]
+
+
+def test_of_chosen_arms_alone_the_change_is_what_it_is_among_all():
+    drafts = {3: 150.0, 5: 200.0}
+    runs = restarts(100.0, 20)
+    for k, speed in drafts.items():
+        runs += restarts(speed, 20, eagle3(k))
+    best = speedup.best_k(runs)
+    found, every = tail.changes(runs, best, pooled=True), tail.changes(runs, pooled=True)
+    assert set(found["arm"]) == set(best["arm"]) == {"EAGLE-3 K=5 (compiled)"}
+    assert set(found["method"]) == {"EAGLE-3"}
+    same = every[every["arm"].isin(best["arm"])].reset_index(drop=True)
+    pd.testing.assert_frame_equal(found, same)
+    assert tail.changes(runs, best[:0]).empty

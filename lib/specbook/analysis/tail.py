@@ -16,8 +16,8 @@ POOLED = "all domains"
 ACROSS = [name for name in CELL if name not in ("domain", "setup")]
 """What stays of CELL where domains are pooled."""
 COLUMNS = (
-    *CELL, "arm", "label", "baseline", "metric", "q", "arm_s", "baseline_s", "value", "low", "high", "n",
-    "enough", "late", "estimate",
+    *CELL, "arm", "method", "label", "baseline", "metric", "q", "arm_s", "baseline_s", "value", "low", "high",
+    "n", "enough", "late", "estimate",
 )  # fmt: skip
 METRICS = ("ttft_s", "tpot_s", "e2e_s")
 """ITL is left out: a gap holds several tokens under speculation, one without."""
@@ -26,29 +26,32 @@ METRICS = ("ttft_s", "tpot_s", "e2e_s")
 def tails(runs: Iterable[RunRecord]) -> pd.DataFrame:
     """`changes` of `best_over_domains`' arms: each domain, and POOLED where there are several."""
     good = select.current(runs)
-    best = set(best_over_domains(good)[["load", "arm"]].itertuples(index=False, name=None))
-    if not best:
-        return summaries.frame([], COLUMNS)
-    points = ((run, run.point) for run in good)
-    kept = [run for run, p in points if p.speculation is None or (p.load.label, p.arm) in best]
-    answered, speeds = latency.answered(kept), summaries.throughput(kept)
-    each = _table(answered, speeds, CELL)
+    best = best_over_domains(good)
+    each = changes(good, best)
     if each["domain"].nunique() < 2:
         return each
-    pooled = _table(answered, speeds, ACROSS)
-    return pd.concat([each, pooled.assign(domain=POOLED)], ignore_index=True)
+    return pd.concat([each, changes(good, best, pooled=True).assign(domain=POOLED)], ignore_index=True)
 
 
-def changes(runs: Iterable[RunRecord], pooled: bool = False) -> pd.DataFrame:
+def changes(
+    runs: Iterable[RunRecord], chosen: pd.DataFrame | None = None, pooled: bool = False
+) -> pd.DataFrame:
     """Each arm's percentiles minus the best baseline's, in seconds: the median beside p99.
 
-    By domain, or `pooled` over all of them.
+    By domain, or `pooled` over all of them. Given `chosen`, a table with load and arm such as
+    `speedup.best_k`'s, of these arms at these loads only.
 
-    Columns: CELL, arm, label, baseline, metric, q, arm_s and baseline_s (both arms' own), and those of
-    `latency.row` for the change: value, low, high, n, enough, late, estimate; and records (their ids, the
+    Columns: CELL, arm, method, label, baseline, metric, q, arm_s and baseline_s (both arms' own), and those
+    of `latency.row` for the change: value, low, high, n, enough, late, estimate; and records (their ids, the
     arm's first). No rows where no round has both.
     """
     good = select.current(runs)
+    if chosen is not None:
+        if chosen.empty:
+            return summaries.frame([], COLUMNS)
+        arms = set(chosen[["load", "arm"]].itertuples(index=False, name=None))
+        points = ((run, run.point) for run in good)
+        good = [run for run, p in points if p.speculation is None or (p.load.label, p.arm) in arms]
     return _table(latency.answered(good), summaries.throughput(good), ACROSS if pooled else CELL)
 
 
@@ -58,8 +61,8 @@ def _table(answered: pd.DataFrame, speeds: pd.DataFrame, by: list[str]) -> pd.Da
         base = best_baseline(cell)
         same = answered[(answered[by] == list(key)).all(axis=1)]
         for arm, group in same[same["method"] != "baseline"].groupby("arm", sort=False) if base else ():
-            names = {"arm": arm, "label": group["label"].iloc[0], "baseline": base}
-            head = {**dict(zip(by, key, strict=True)), **names}
+            names = {name: group[name].iloc[0] for name in ("method", "label")}
+            head = {**dict(zip(by, key, strict=True)), "arm": arm, **names, "baseline": base}
             rows += [head | found for found in _changes(group, same[same["arm"] == base])]
     return summaries.frame(rows, COLUMNS)
 

@@ -77,15 +77,9 @@ def first_token(runs: Iterable[RunRecord]) -> pd.DataFrame:
     Columns: FIRST. `estimate` is the change in seconds, `verdict` what can be said of it at SAME.
     """
     good = select.current(runs)
-    chosen = speedup.best_k(good)
-    arms = set() if chosen.empty else set(zip(chosen["load"], chosen["arm"], strict=True))
-    kept = [
-        run for run in good if run.point.speculation is None or (run.point.load.label, run.point.arm) in arms
-    ]
-    table = tail.changes(kept, pooled=True) if arms else summaries.frame([], tail.COLUMNS)
-    titles = dict(zip(chosen["arm"], chosen["method"], strict=True)) if arms else {}
+    table = tail.changes(good, speedup.best_k(good), pooled=True)
     rows = [
-        {"load": row.load, "method": titles[row.arm], "arm": row.arm, "metric": row.metric,
+        {"load": row.load, "method": row.method, "arm": row.arm, "metric": row.metric,
          "baseline_s": row.baseline_s, "arm_s": row.arm_s, "estimate": row.estimate,
          "verdict": verdict(row.estimate, row.baseline_s)}
         for row in table.itertuples() if row.q == 0.5 and row.metric in ("ttft_s", "tpot_s")
