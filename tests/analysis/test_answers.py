@@ -21,7 +21,7 @@ def run(texts, speculation=None, *, restart=0, execution="compiled", **more):
 
 def shares(runs, **how):
     table = answers.shares(answers.pairs(runs), **how)
-    return {(row.comparison, row.arm.split(" (")[0]): row for row in table.itertuples()}
+    return {(row.comparison, row.label): row for row in table.itertuples()}
 
 
 def test_an_arm_is_compared_with_the_baseline_of_its_own_round():

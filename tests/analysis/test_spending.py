@@ -83,6 +83,8 @@ def test_a_rate_is_all_tokens_over_all_seconds(runs):
     assert found.output.value == pytest.approx(middle * 1.02, rel=1e-3)
     assert found.output.low < found.output.value < found.output.high
     assert (found.output.n, found.n, found.enough) == (5, 120, False)
+    assert found.label == "baseline"
+    assert row(spending.rates(runs), "batch 1", spending.SPECULATING).label == "EAGLE-3 K=5"
 
 
 def test_a_restart_that_lacks_a_domain_is_left_out(runs):

@@ -49,3 +49,7 @@ def test_what_bf16_peaks_cannot_tell_is_not_told(least):
     assert row[["compute_s", "least_s", "bound"]].isna().all()
     assert least("neuron").isna()[["memory_s", "least_s"]].all()
     assert least(quantization="bitsandbytes").isna()["memory_s"]
+
+
+def test_a_row_says_in_which_mode_its_step_was_taken(least):
+    assert [least(execution=mode).execution for mode in ("compiled", "eager")] == ["compiled", "eager"]

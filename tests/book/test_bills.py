@@ -37,15 +37,12 @@ def estimate(value, spread=0.05) -> Estimate:
 
 def good(speculating: float, spread: float = 0.0) -> pd.DataFrame:
     rows = []
-    for kind, arm, rate in (
-        (BASELINE, "baseline (eager)", 100.0),
-        (SPECULATING, "EAGLE-3 K=5 (eager)", speculating),
-    ):
+    for kind, label, rate in ((BASELINE, "baseline", 100.0), (SPECULATING, "EAGLE-3 K=5", speculating)):
         speeds = [rate * (1 + spread * (-1) ** i * (kind == BASELINE) + i / 1000) for i in range(5)]
         rounds = pd.MultiIndex.from_tuples([(i, f"round-{i}") for i in range(5)], names=["restart", "round"])
         rows.append(
-            {"slo": "strict", "kind": kind, "arm": arm, "load": "batch 8", "concurrency": 8,
-             "output": estimate(rate), "speed": rate, "by_round": pd.Series(speeds, rounds),
+            {"slo": "strict", "kind": kind, "arm": f"{label} (eager)", "label": label, "load": "batch 8",
+             "concurrency": 8, "output": estimate(rate), "speed": rate, "by_round": pd.Series(speeds, rounds),
              "by_use": cost.interval(estimate(rate), 0.1),
              "by_reservation": cost.interval(estimate(rate), 0.1, 0.5),
              "ttft_p99_s": 0.05, "tpot_p99_s": 0.01, "enough": True}

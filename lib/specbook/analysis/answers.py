@@ -24,9 +24,9 @@ ROUND = "round"
 def pairs(runs: Iterable[RunRecord]) -> pd.DataFrame:
     """Answers to the same request side by side; greedy decoding only.
 
-    Columns: CELL, prompt (numbers what was asked: in which cell, which prompt), arm (which was held against
-        the baseline), comparison (a `Comparison`), and same (character for character). Loads without
-        speculation have no rows.
+    Columns: CELL, prompt (numbers what was asked: in which cell, which prompt), arm and label (of what was
+        held against the baseline), comparison (a `Comparison`), and same (character for character). Loads
+        without speculation have no rows.
 
     Raises:
         RecordError: if no record decodes greedily.
@@ -41,7 +41,7 @@ def pairs(runs: Iterable[RunRecord]) -> pd.DataFrame:
         _side_by_side("mode", base, reference, [ROUND]).query("execution != execution_base"),
     ])  # fmt: skip
     found["same"] = found["text"] == found["text_base"]
-    return found[[*CELL, "prompt", "arm", "comparison", "same"]]
+    return found[[*CELL, "prompt", "arm", "label", "comparison", "same"]]
 
 
 def _asked(runs: list[RunRecord]) -> pd.DataFrame:
@@ -61,10 +61,10 @@ def _side_by_side(name: Comparison, arms: pd.DataFrame, base: pd.DataFrame, on: 
 def shares(found: pd.DataFrame, by: tuple[str, ...] = ("load",)) -> pd.DataFrame:
     """Of `pairs`: how many of the answers are the same. Add "domain" to `by` for a row per domain.
 
-    Columns: `by`, comparison, arm, pairs (how many), and `estimate`: the mean over prompts of the share of a
-        prompt's pairs that are the same, with its interval; its n counts prompts.
+    Columns: `by`, comparison, arm, label, pairs (how many), and `estimate`: the mean over prompts of the
+        share of a prompt's pairs that are the same, with its interval; its n counts prompts.
     """
-    group, rows = [*by, "comparison", "arm"], []
+    group, rows = [*by, "comparison", "arm", "label"], []
     for key, part in found.groupby(group, sort=False):
         estimate = equality.share_over_prompts(part.groupby("prompt")["same"].mean())
         rows.append({**dict(zip(group, key, strict=True)), "pairs": len(part), "estimate": estimate})

@@ -27,16 +27,17 @@ def rates(runs: Iterable[RunRecord]) -> pd.DataFrame:
     """One row per batch and arm, all domains together: what it serves, and its slowest requests.
 
     A restart's rate is its tokens over its seconds, domain after domain, so that each domain counts with the
-    requests that were sent. Columns: load, concurrency, arm, method, num_speculative_tokens, output
-    (`Estimate`, tokens/s), speed (its value), by_round (tokens/s by restart and round), records (their ids),
-    kind (BASELINE or SPECULATING), input_tokens_per_s, ttft_p99_s, tpot_p99_s, n (distinct prompts), enough
-    (prompts for a p99, and no late first chunks that decide it).
+    requests that were sent. Columns: load, concurrency, arm, method, label, num_speculative_tokens,
+    output (`Estimate`, tokens/s), speed (its value), by_round (tokens/s by restart and round), records (their
+    ids), kind (BASELINE or SPECULATING), input_tokens_per_s, ttft_p99_s, tpot_p99_s, n (distinct prompts),
+    enough (prompts for a p99, and no late first chunks that decide it).
     """
     closed = arrivals.closed(select.current(runs))
     pooled, rows = latency.answered(closed), []
+    names = ("concurrency", "method", "label", "num_speculative_tokens")
     for (load, arm), cell in windows(closed).groupby(["load", "arm"], sort=False):
         asked = pooled[(pooled["load"] == load) & (pooled["arm"] == arm)]
-        head = {name: cell[name].iloc[0] for name in ("concurrency", "method", "num_speculative_tokens")}
+        head = {name: cell[name].iloc[0] for name in names}
         kind = BASELINE if head["method"] == "baseline" else SPECULATING
         rows.append({"load": load, "arm": arm, "kind": kind, **head, **_rate(cell), **_slowest(asked)})
     return pd.DataFrame(rows)
@@ -48,7 +49,8 @@ def windows(runs: list[RunRecord]) -> pd.DataFrame:
         [
             {"run_id": run.run_id, "load": run.point.load.label, "concurrency": run.point.load.concurrency,
              "arm": run.point.arm, "method": summaries.method(run),
-             "domain": run.point.traffic.domain, "restart": run.point.restart, "round": run.round.id,
+             "label": summaries.label(run), "domain": run.point.traffic.domain,
+             "restart": run.point.restart, "round": run.round.id,
              "num_speculative_tokens": getattr(run.point.speculation, "num_speculative_tokens", 0),
              "input_tokens": run.measurement.server.prompt_tokens,
              "output_tokens": run.measurement.throughput.output_tokens,

@@ -29,7 +29,8 @@ def decode_steps(runs: Iterable[RunRecord]) -> pd.DataFrame:
     """One row per baseline arm and batch: the measured decode step beside the least it could take.
 
     Without speculation each step gives a sequence one token, so the median TPOT is the step. Columns:
-    arm, concurrency, step_s, memory_s, compute_s, least_s, overhead_s, bound (None where a peak is unknown).
+    arm, execution, concurrency, step_s, memory_s, compute_s, least_s, overhead_s, bound (None where a peak is
+    unknown).
     """
     base = [run for run in closed(select.current(runs)) if run.point.speculation is None]
     pooled, rows = summaries.pooled_requests(base), []
@@ -40,6 +41,7 @@ def decode_steps(runs: Iterable[RunRecord]) -> pd.DataFrame:
         rows.append(
             {
                 "arm": arm,
+                "execution": run.point.target.execution,
                 "concurrency": int(batch),
                 "step_s": step_s,
                 **_least(run, int(batch), context, step_s),

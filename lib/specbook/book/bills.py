@@ -97,7 +97,7 @@ def goodput(good: pd.DataFrame, plan: CostPlan) -> pd.DataFrame:
     """Of `spending.goodput`: the rate that keeps each objective, and both bills in $ per 1M output tokens."""
     clocks = zip(1e3 * good["ttft_p99_s"], 1e3 * good["tpot_p99_s"], _mark(good), strict=True)
     columns = {
-        "objective": good["slo"], "arm": _short(good["arm"]) + ", " + good["load"],
+        "objective": good["slo"], "arm": good["label"] + ", " + good["load"],
         "by use": good["by_use"].map(with_interval),
         f"reserved, {100 * plan.utilisation:g} % busy": [usd(one.value) for one in good["by_reservation"]],
         "tokens/s": good["speed"].round().astype(int),
@@ -109,7 +109,7 @@ def goodput(good: pd.DataFrame, plan: CostPlan) -> pd.DataFrame:
 def splits(table: pd.DataFrame) -> pd.DataFrame:
     """Of `spending.splits`: dollars per million tokens read and written, which pay for the busy time."""
     columns = {
-        "load": table["load"], "arm": _short(table["arm"]),
+        "load": table["load"], "arm": table["label"],
         "input, $ per 1M": table["input_usd_per_million"].map(usd),
         "output, $ per 1M": table["output_usd_per_million"].map(usd),
         "time spent reading": table["input_share"].map("{:.0%}".format),
@@ -211,10 +211,6 @@ def keeps(table: pd.DataFrame, plan: CostPlan) -> Mapping[tuple[str, str], bool]
     slo = next(iter(plan.slos.values()))
     held = (table["ttft_p99_s"] <= slo.ttft_s) & (table["tpot_p99_s"] <= slo.tpot_s)
     return dict(zip(zip(table["load"], table["arm"], strict=True), held, strict=True))
-
-
-def _short(arms: pd.Series) -> pd.Series:
-    return arms.str.split(" (", regex=False).str[0]
 
 
 def _mark(table: pd.DataFrame) -> pd.Series:

@@ -18,20 +18,19 @@ def baseline(runs: Iterable[RunRecord]) -> str:
     runs = arrivals.closed(runs)
     if not runs:
         return "**Answer.** No closed loop was measured, so no speed can be told."
-    means = (
-        summaries.throughput(runs).groupby(["arm", "concurrency"])["output_tokens_per_s"].median().unstack()
-    )
-    arm, first, last = means[means.columns[0]].idxmax(), means.columns[0], means.columns[-1]
-    p50 = _tpot_ms(runs, arm, first)
+    speeds = summaries.throughput(runs)
+    means = speeds.groupby(["execution", "concurrency"])["output_tokens_per_s"].median().unstack()
+    mode, first, last = means[means.columns[0]].idxmax(), means.columns[0], means.columns[-1]
+    p50 = _tpot_ms(runs, mode, first)
     told = (
-        f"**Answer.** Without speculation this server ({arm.removeprefix('baseline ').strip('()')}) writes "
-        f"**{means.loc[arm, first]:.0f} tokens/s** for {_readers(first)}, {p50:.1f} ms a token"
+        f"**Answer.** Without speculation this server ({mode}) writes "
+        f"**{means.loc[mode, first]:.0f} tokens/s** for {_readers(first)}, {p50:.1f} ms a token"
     )
-    if first == last or pd.isna(means.loc[arm, last]):
+    if first == last or pd.isna(means.loc[mode, last]):
         return f"{told} (medians over domains and restarts)."
     return (
-        f"{told}, and **{means.loc[arm, last]:.0f} tokens/s** for {last:g} at once: {last / first:g} times "
-        f"the requests bring {means.loc[arm, last] / means.loc[arm, first]:.1f} times the tokens "
+        f"{told}, and **{means.loc[mode, last]:.0f} tokens/s** for {last:g} at once: {last / first:g} times "
+        f"the requests bring {means.loc[mode, last] / means.loc[mode, first]:.1f} times the tokens "
         "(medians over domains and restarts)."
     )
 
@@ -40,9 +39,11 @@ def _readers(batch: float) -> str:
     return "one request at a time" if batch == 1 else f"{batch:g} requests at once"
 
 
-def _tpot_ms(runs: list[RunRecord], arm: str, batch: float) -> float:
-    table = latency.table(runs, (0.5,), by=("concurrency", "arm"))
-    chosen = table[(table["metric"] == "tpot_s") & (table["arm"] == arm) & (table["concurrency"] == batch)]
+def _tpot_ms(runs: list[RunRecord], mode: str, batch: float) -> float:
+    table = latency.table(runs, (0.5,), by=("concurrency", "execution"))
+    chosen = table[
+        (table["metric"] == "tpot_s") & (table["execution"] == mode) & (table["concurrency"] == batch)
+    ]
     return 1e3 * float(chosen["value"].iloc[0])
 
 

@@ -38,18 +38,17 @@ def overview(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def latency(table: pd.DataFrame) -> pd.DataFrame:
-    """Of `latency.table` by concurrency and arm: milliseconds with their interval, a clock per column, p99
-    below the median; `*`: too few prompts for that percentile.
+    """Of `latency.table` by concurrency and execution: milliseconds with their interval, a clock per column,
+    p99 below the median; `*`: too few prompts for that percentile.
     """
     cells = [_milliseconds(row.estimate) + ("" if row.enough else " *") for row in table.itertuples()]
     wide = table.assign(
         cell=cells, clock=table["metric"].str.removesuffix("_s").str.upper() + ", ms",
-        mode=table["arm"].str.removeprefix("baseline ").str.strip("()"),
         batch=table["concurrency"].map("batch {:g}".format),
         percentile=(100 * table["q"]).map("p{:g}".format),
     )  # fmt: skip
-    rows = list(dict.fromkeys(zip(wide["mode"], wide["batch"], wide["percentile"], strict=True)))
-    found = wide.pivot(index=["mode", "batch", "percentile"], columns="clock", values="cell")
+    rows = list(dict.fromkeys(zip(wide["execution"], wide["batch"], wide["percentile"], strict=True)))
+    found = wide.pivot(index=["execution", "batch", "percentile"], columns="clock", values="cell")
     return found.loc[rows, list(dict.fromkeys(wide["clock"]))].rename_axis(index=[None] * 3, columns=None)
 
 
@@ -165,7 +164,7 @@ def _least(group: pd.DataFrame) -> str:
     row = min(group.itertuples(), key=lambda row: row.estimate.value)
     differ = len({estimate.value for estimate in group["estimate"]}) > 1
     value, low, high = map(percent, (row.estimate.value, row.estimate.low, row.estimate.high))
-    return f"{value} % [{low}, {high}]" + (f", {row.arm.split(' (')[0]}" if differ else "")
+    return f"{value} % [{low}, {high}]" + (f", {row.label}" if differ else "")
 
 
 def percent(share: float) -> str:

@@ -73,10 +73,7 @@ def _percentile(ax: Axes, cell: pd.DataFrame, line: str, hue: str, label: str) -
 def step_time(table: pd.DataFrame) -> Axes:
     """Of `serving.steps`: the measured step split into what the roofline accounts for and overhead, in ms."""
     (ax,) = style.panels(1)
-    names = [
-        f"{row.arm.removeprefix('baseline ').strip('()')}\nbatch {row.concurrency}"
-        for row in table.itertuples()
-    ]
+    names = [f"{row.execution}\nbatch {row.concurrency}" for row in table.itertuples()]
     known = table["least_s"].notna()
     least = 1e3 * table["least_s"].astype(float).fillna(0.0)
     hues = table["bound"].map({"memory": "#0072B2", "compute": "#009E73"}).fillna("#cccccc")

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from specbook.book.remarks.words import count, listed, milliseconds, mode, percent
+from specbook.book.remarks.words import count, listed, milliseconds, percent
 
 KEEPS_UP = 0.95
 """Share of the arrivals that a server which keeps up has served by the end of a window."""
@@ -36,32 +36,32 @@ def _geometric(table: pd.DataFrame) -> pd.Series:
 
 
 def clocks(table: pd.DataFrame) -> str:
-    """Of `latency.table` by concurrency and arm: the medians at the smallest batch and at the largest."""
-    table = table[(table["q"] == 0.5) & (table["arm"] == table["arm"].iloc[0])]
+    """Of `latency.table` by concurrency and execution: the medians at the smallest and the largest batch."""
+    table = table[(table["q"] == 0.5) & (table["execution"] == table["execution"].iloc[0])]
     first, last = table["concurrency"].min(), table["concurrency"].max()
     names = {"ttft_s": "TTFT", "tpot_s": "TPOT", "itl_s": "ITL", "e2e_s": "E2E"}
     wide = table.pivot(index="metric", columns="concurrency", values="value").reindex(names).dropna()
-    arm = mode(table["arm"].iloc[0])
+    mode = table["execution"].iloc[0]
     if first == last:
         each = (f"{names[metric]} {milliseconds(row[first])}" for metric, row in wide.iterrows())
-        return f"The medians at batch {first:g} ({arm}): {listed(each)}."
+        return f"The medians at batch {first:g} ({mode}): {listed(each)}."
     each = (
         f"{names[metric]} from {milliseconds(row[first])} to {milliseconds(row[last])}"
         for metric, row in wide.iterrows()
     )
-    return f"From batch {first:g} to batch {last:g} the medians go ({arm}): {listed(each)}."
+    return f"From batch {first:g} to batch {last:g} the medians go ({mode}): {listed(each)}."
 
 
 def steps(table: pd.DataFrame) -> str:
     """Of `steps.decode_steps`: the step at each batch, and how much of it is overhead."""
     told = []
-    for arm, cell in table.groupby("arm", sort=False):
+    for mode, cell in table.groupby("execution", sort=False):
         cell = cell.sort_values("concurrency")
         each = (
             f"{milliseconds(row.step_s)} at batch {row.concurrency}{_overhead(row)}"
             for row in cell.itertuples()
         )
-        told.append(f"A step takes {listed(each)} ({mode(arm)}).")
+        told.append(f"A step takes {listed(each)} ({mode}).")
         first, last = cell.iloc[0], cell.iloc[-1]
         if len(cell) > 1:
             told.append(

@@ -136,7 +136,7 @@ def tail(table: pd.DataFrame) -> str:
             f"{name.removesuffix('_s').upper()} {_both(found[name, 0.5], found[name, 0.99])}"
             for name in names
         ]
-        lines.append(f"- **{load}**, {domain}, {cell['arm'].iloc[0].split(' (')[0]}: {'; '.join(told)}")
+        lines.append(f"- **{load}**, {domain}, {cell['label'].iloc[0]}: {'; '.join(told)}")
     return "\n".join(lines)
 
 

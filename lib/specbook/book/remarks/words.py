@@ -16,11 +16,6 @@ def count(n: int, one: str, many: str | None = None) -> str:
     return f"{n} {one if n == 1 else many or one + 's'}"
 
 
-def mode(arm: str) -> str:
-    """`compiled` of `baseline (compiled)`."""
-    return arm.removeprefix("baseline ").strip("()")
-
-
 def of(part: int, whole: int, one: str) -> str:
     """`all 4 domains`, `none of 4 domains`, `1 of 4 domains`, `the one domain`, `no domain`."""
     if whole == 1:
