@@ -60,7 +60,7 @@ def check(
         ConfigError: if prompts or models cannot be used.
         EngineError: if an engine crashes or does not answer.
     """
-    started_at = datetime.now(UTC)
+    began = _stamp(datetime.now(UTC))
     asked = _asked(traffic, num_prompts)
     turns = [prompt.turns() for prompt in asked]
     other = target.model_copy(update={"execution": OTHER[target.execution]})
@@ -69,22 +69,31 @@ def check(
     digest = _digest(traffic)
     with Server(target) as server:
         done["baseline"] = greedy.answers(server, turns, max_tokens, concurrency), greedy.origin(server)
-        answered = {name: answers for name, (answers, _) in done.items()}
         made = LosslessRecord(
             schema_version=1, kind="measured", hardware=hardware, target=target, speculation=speculation,
-            run_id=f"{started_at:%Y%m%dT%H%M%SZ}-lossless-{secrets.token_hex(2)}",
-            started_at=started_at.isoformat(timespec="seconds"), control_execution=other.execution,
-            provenance={name: _of(origin, digest) for name, (_, origin) in done.items()},
-            max_tokens=max_tokens, concurrency=concurrency,
-            accuracy={name: _accuracy(asked, answers) for name, answers in answered.items()},
-            **_compared(tuple(prompt.id for prompt in asked), answered),
+            control_execution=other.execution, max_tokens=max_tokens, concurrency=concurrency,
+            **began, **_found(asked, digest, done),
         )  # fmt: skip
         yield made
-        yield from _margins(server, made, answered["baseline"])
+        yield from _margins(server, made, done["baseline"][0])
 
 
-def _of(origin: Provenance, prompts_sha256: str) -> Provenance:
-    return origin.model_copy(update={"prompts_sha256": prompts_sha256})
+def _stamp(now: datetime) -> dict[str, str]:
+    run_id = f"{now:%Y%m%dT%H%M%SZ}-lossless-{secrets.token_hex(2)}"
+    return {"run_id": run_id, "started_at": now.isoformat(timespec="seconds")}
+
+
+def _found(
+    asked: Sequence[Prompt], prompts_sha256: str, done: Mapping[str, tuple[list[Answer], Provenance]]
+) -> dict[str, Any]:
+    """What the record says of the four arms' answers, and of where each comes from."""
+    answered = {name: answers for name, (answers, _) in done.items()}
+    asked_of = {"prompts_sha256": prompts_sha256}
+    return {
+        "provenance": {name: origin.model_copy(update=asked_of) for name, (_, origin) in done.items()},
+        "accuracy": {name: _accuracy(asked, answers) for name, answers in answered.items()},
+        **_compared(tuple(prompt.id for prompt in asked), answered),
+    }
 
 
 def _compared(ids: tuple[str, ...], answered: Mapping[str, list[Answer]]) -> dict[str, Any]:

@@ -233,12 +233,7 @@ def train(
     samples = samples or encoded(mixture(recipe.shares, recipe.seed), tokenizer)
     stream = batches(samples, recipe.rows, recipe.row_tokens, recipe.prompt_weight)
     tests = held_out_batches(tokenizer, recipe)
-    pool = ThreadPoolExecutor(workers)
-    for batch in islice(stream, made.step, recipe.steps):
-        started = time.perf_counter()
-        recipe.before(made.step, model)
-        loss = _step(pool, workers, model, steppers, _to_torch(batch, device), recipe, made.step)
-        made.add(time.perf_counter() - started, int((batch.segments >= 0).sum()))
+    for loss in _steps(islice(stream, made.step, recipe.steps), model, steppers, recipe, made, workers):
         if (made.step - 1) % 20 == 0 or made.step == recipe.steps:
             report(f"{made}  loss {loss:.3f}  (of {recipe.steps} steps)")
         if made.step % LOG_STEPS == 0 or made.step == recipe.steps:
@@ -247,6 +242,19 @@ def train(
             checkpoint.save(scratch, model, steppers, recipe, made)
     checkpoint.publish(out, model, tokenizer, recipe, made.log)
     return made.log[-1]
+
+
+def _steps(
+    stream, model, steppers, recipe: TargetRecipe, made: checkpoint.Progress, workers: int
+) -> Iterator[float]:
+    """A step for each batch, counted in `made`: its loss."""
+    pool, device = ThreadPoolExecutor(workers), str(model.device)
+    for batch in stream:
+        started = time.perf_counter()
+        recipe.before(made.step, model)
+        loss = _step(pool, workers, model, steppers, _to_torch(batch, device), recipe, made.step)
+        made.add(time.perf_counter() - started, int((batch.segments >= 0).sum()))
+        yield loss
 
 
 def _backward(pool, workers: int, model, tensors, recipe: TargetRecipe) -> float:

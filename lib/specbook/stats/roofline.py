@@ -73,10 +73,6 @@ def decode_step(
         raise ValueError(
             f"impossible step: {batch=}, {context=}, {dtype_bytes=}, {tokens_per_sequence=}, {devices=}"
         )
-    if any(peak is not None and peak <= 0 for peak in (peak_bytes_per_s, peak_flops_per_s)):
-        raise ValueError(
-            f"a peak is positive, or None if unknown; got {peak_bytes_per_s=}, {peak_flops_per_s=}"
-        )
     tokens = batch * tokens_per_sequence
     copies = max(1.0, devices / shape.num_kv_heads)
     cache = batch * shape.kv_bytes(context, dtype_bytes) * copies
@@ -84,12 +80,17 @@ def decode_step(
     # Attention: 2 FLOPs a weight for the scores, 2 for the weighted sum of the values.
     attention = 4 * shape.num_layers * shape.num_heads * shape.head_dim * context
     flops = tokens * (2.0 * shape.num_active_parameters + attention)
-    return StepCost(
-        bytes_read=bytes_read,
-        flops=flops,
-        memory_s=None if peak_bytes_per_s is None else bytes_read / peak_bytes_per_s / devices,
-        compute_s=None if peak_flops_per_s is None else flops / peak_flops_per_s / devices,
-    )
+    memory_s, compute_s = _at(peak_bytes_per_s, bytes_read, devices), _at(peak_flops_per_s, flops, devices)
+    return StepCost(bytes_read=bytes_read, flops=flops, memory_s=memory_s, compute_s=compute_s)
+
+
+def _at(peak_per_s: float | None, amount: float, devices: int) -> float | None:
+    """Seconds of bytes or FLOPs that devices share, each at its peak; None where that is unknown."""
+    if peak_per_s is None:
+        return None
+    if peak_per_s <= 0:
+        raise ValueError(f"a peak is positive, or None if unknown; got {peak_per_s} a second")
+    return amount / peak_per_s / devices
 
 
 def speculative_cost(plain: StepCost, verifying: StepCost, draft_s: float | None, k: int) -> float | None:
