@@ -13,7 +13,7 @@ def runs(pid: int) -> bool:
         return False
 
 
-def left(pids: list[int], within_s: float = 10) -> list[int]:
+def left(pids: list[int], within_s: float = 60) -> list[int]:
     """Those of `pids` that still run after `within_s`."""
     deadline = time.monotonic() + within_s
     while (alive := [pid for pid in pids if runs(pid)]) and time.monotonic() < deadline:

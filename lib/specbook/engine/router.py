@@ -1,16 +1,17 @@
 """A small router before servers of one model: each request goes to one, its stream passes as it comes.
 
 It keeps no policy: whoever holds it sets `preferred`. Requests in flight stay where they are. One that finds
-no server at its address goes to the next, since nothing of its answer was sent yet; an answer that breaks off
-is broken off towards the client too, who must not take half of it for the whole.
+no server at its address, or one whose engine is gone (status 5xx), goes to the next, since nothing of its
+answer was sent yet; an answer that breaks off is broken off towards the client too, who must not take half of
+it for the whole.
 """
 
 import asyncio
 import json
 import threading
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
 
@@ -24,6 +25,9 @@ OWN_HEADERS = {"connection", "content-length", "host", "keep-alive", "transfer-e
 """Of one connection; all others are passed on."""
 END = b"data: [DONE]"
 """Last event of a stream that is whole."""
+GIVEN_UP = b'data: {"error"'
+"""Event of an engine that ends in the middle; END may follow all the same. No text of an answer looks so: in
+JSON its quotation mark would be escaped."""
 MOST_BYTES = 64 * 2**20
 
 
@@ -33,6 +37,9 @@ class _ClientGoneError(Exception):
 
 class Router:
     """Serves `/v1/...` at `url` from entry to exit of a `with` block, in a thread of its own.
+
+    By server it counts requests `in_flight`, and answers: `served` whole, `broken` off after their first
+    byte, and `left` by a client that did not wait.
 
     Args:
         servers: base URLs by name; the first is preferred to begin with.
@@ -48,13 +55,10 @@ class Router:
     ) -> None:
         self._servers, self._trial = dict(servers), trial
         self.preferred = next(iter(self._servers))
-        self.in_flight: Counter[str] = Counter()
-        self.served: Counter[str] = Counter()
-        """Answers that were passed on whole, by server."""
-        self.broken: Counter[str] = Counter()
-        """Answers that broke off after their first byte, by server."""
-        self.left: Counter[str] = Counter()
-        """Answers that the client did not wait for, by server."""
+        # Every name from the start: other threads look meanwhile, and no dictionary may grow then.
+        self.in_flight, self.served, self.broken, self.left = (
+            Counter(dict.fromkeys(self._servers, 0)) for _ in range(4)
+        )
         self._port = port or preflight.free_port()
         self.url = f"http://127.0.0.1:{self._port}"
         self._asked = 0
@@ -66,20 +70,19 @@ class Router:
         try:
             asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(START_S)
         except OSError as error:
-            self._end()
+            self.__exit__(None, None, None)
             raise EngineError(f"the router cannot listen at {self.url}: {error.strerror}") from error
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(START_S)
-        self._end()
-
-    def _end(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(START_S)
-        self._loop.close()
+        try:
+            asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(START_S)
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(START_S)
+            self._loop.close()
 
     async def _start(self) -> None:
         whole = ClientTimeout(total=None, sock_connect=START_S)
@@ -135,24 +138,32 @@ class Router:
         headers = {k: v for k, v in request.headers.items() if k.lower() not in OWN_HEADERS}
         url = self._servers[name] + request.path_qs
         async with self._session.request(request.method, url, data=body, headers=headers) as found:
+            if found.status >= web.HTTPInternalServerError.status_code:
+                raise ClientError(f"it answered {found.status}")
             answer.set_status(found.status, found.reason)
             for key, value in found.headers.items():
                 if key.lower() not in OWN_HEADERS:
                     answer.headers[key] = value
             last = b""
-            await answer.prepare(request)
+            with _unless_gone(whole=False):
+                await answer.prepare(request)
             async for piece in found.content.iter_any():
-                last = (last + piece)[-2 * len(END) :]
-                await _write(answer, piece, whole=END in last)
+                given_up, last = GIVEN_UP in last + piece, (last + piece)[-2 * len(END) :]
+                with _unless_gone(whole=END in last):
+                    await answer.write(piece)
+                if given_up:
+                    raise ClientError("the engine gave up")
             if found.content_type == "text/event-stream" and END not in last:
                 raise ClientError("the stream ended before its last event")
-        await _write(answer, b"", whole=True)
+        with _unless_gone(whole=True):
+            await answer.write_eof()
 
 
-async def _write(answer: web.StreamResponse, piece: bytes, *, whole: bool) -> None:
-    """Pass on; a client may hang up once it has the last event, and if it does so before it has left."""
+@contextmanager
+def _unless_gone(*, whole: bool) -> Iterator[None]:
+    """A client may hang up once it has the last event, and if it does so before it has left."""
     try:
-        await (answer.write(piece) if piece else answer.write_eof())
+        yield
     except ConnectionResetError as error:
         if not whole:
             raise _ClientGoneError from error

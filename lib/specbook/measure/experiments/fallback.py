@@ -108,5 +108,5 @@ def one_arm(asked: FallbackEpisodes, pair: Sequence[Server], name: ArmName, repe
     return Arm(
         arm=name, repeat=repeat, episode=phases.episode(how, result, reader),
         switches=tuple(told.model_copy(update={"at_s": at - zero}) for told, at in control.switches),
-        served=dict(router.served), broken=sum(router.broken.values()),
+        served=dict(+router.served), broken=sum(router.broken.values()),
     )  # fmt: skip
