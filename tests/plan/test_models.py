@@ -125,6 +125,15 @@ def test_a_head_that_the_model_lacks_is_named(params):
         plan.load("02_x", "gpu", "full")
 
 
+@pytest.mark.parametrize(
+    ("model", "parallel"),
+    [("qwen3-coder-30b-a3b-fp8", [True, False, False]), ("qwen3-32b-fp8", [False, False])],
+)
+def test_a_head_with_a_question_mark_is_left_out_where_the_model_has_none(model, parallel):
+    drafts = plan.load("03_p_eagle", f"h200:{model}", "full").drafts
+    assert [draft.parallel_drafting for draft in drafts] == parallel
+
+
 def test_weights_that_the_model_lacks_are_named(params):
     params("gpu/machine.yaml", {"serves": [{"model": "t", "weights": "fp4"}]})
     with pytest.raises(ConfigError, match=r"model 't' has no weights 'fp4' .did you mean 'fp8'"):

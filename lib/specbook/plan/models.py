@@ -133,21 +133,29 @@ def head(chosen: Served, name: str) -> Head:
 def sweep(planned: Mapping[str, Any], hardware: str) -> dict[str, Any]:
     """A sweep's fields; where they name no target, that of the model which the hardware serves.
 
-    Then a draft that is one word is one of its heads, or a method that needs no training.
+    Then a draft that is one word is one of its heads, or a method that needs no training. A head's name with
+    a question mark behind it (`p-eagle?`) is left out where the model has no such head.
     """
     chosen = served(hardware)
     if chosen is None or "target" in planned:
         return dict(planned)
     aim = target(chosen).model_dump(exclude_defaults=True)
-    drafts = [_draft(chosen, one) for one in planned.get("drafts") or ()]
+    asked = planned.get("drafts") or ()
+    drafts = [_draft(chosen, one) for one in asked if not _lacks(chosen, one)]
     return {**planned, "target": aim, "drafts": drafts}
+
+
+def _lacks(chosen: Served, given: Any) -> bool:
+    if not isinstance(given, str) or not given.endswith("?"):
+        return False
+    return given.removesuffix("?") not in load(chosen.model).heads
 
 
 def _draft(chosen: Served, given: Any) -> Any:
     untrained = [one.name for one in methods.known() if not issubclass(one.keys, TrainedDraft)]
     if not isinstance(given, str) or "/" in given or given in untrained:
         return given
-    return head(chosen, given).draft.model_dump(exclude_defaults=True)
+    return head(chosen, given.removesuffix("?")).draft.model_dump(exclude_defaults=True)
 
 
 def cost(planned: Mapping[str, Any], hardware: str) -> dict[str, Any]:
