@@ -47,7 +47,7 @@ def _touched(given: dict, agreement: float) -> ExpertsTouched:
         for domain in given["domains"] for batch in given["concurrency"]
         for k in (0, *given["num_speculative_tokens"])
     ]  # fmt: skip
-    return ExpertsTouched(weights_sha256="0" * 64, num_experts=8, num_experts_per_token=2, context=90,
+    return ExpertsTouched(num_experts=8, num_experts_per_token=2, context=90,
                           logit_spread=1.5, touched=tuple(found))  # fmt: skip
 
 
@@ -59,7 +59,7 @@ def _noisy(given: dict, harm: float, more_experts: float) -> NoisyRouter:
                                  num_accepted_tokens_per_pos=accepted)  # fmt: skip
     right = max(0, round(20 * (1 - harm * strength)))
     return NoisyRouter(
-        weights_sha256={}, router_noise=strength, head_noise=head, num_speculative_tokens=5,
+        router_noise=strength, head_noise=head, num_speculative_tokens=5,
         domains=tuple(
             NoisyDomain(
                 domain=domain, counters=(counted,) * 8, passed=wilson(right, 20), looped=wilson(0, 20),

@@ -10,7 +10,9 @@ import synthetic
 from specbook import plan
 from specbook.analysis import mixture as analysis
 from specbook.book import mixture
-from specbook.measure import experiments
+from specbook.book.figures import mixture as draw
+from specbook.measure import campaign, experiments
+from specbook.stats.estimate import Estimate
 
 
 @pytest.fixture
@@ -89,3 +91,28 @@ def test_the_plans_experiments_are_known_and_their_parameters_fit(full):
                  if "router_noise" in (p := e.parameters)}  # fmt: skip
     noise = (0.25, 0.5, 1.0, 2.0, 4.0)
     assert strengths == {(0.0, 0.0), *((s, 0.0) for s in noise), *((s, s) for s in noise)}
+
+
+def test_a_dense_target_of_another_machine_stands_beside_nothing(full):
+    dense = plan.load("02_eagle3", "cpu", "quick")
+    synthetic.write(dense)
+    here = campaign.replay(dense)
+    other = here[0].hardware.model_copy(update={"id": "cpu-other-2c"})
+    assert mixture.dense(dense, here) == here
+    assert mixture.dense(dense, [here[0].model_copy(update={"hardware": other})]) == []
+
+
+def test_cells_without_intervals_or_experts_claim_nothing(quick):
+    mixtures.write(quick)
+    _, disturbed = mixture.found(quick)
+    one = Estimate(value=3.0, low=None, high=None, n=1, unit_of_n="prompts", method="none")
+    bare = [
+        found.model_copy(
+            update={"domains": tuple(d.model_copy(update={"experts": experts}) for d in found.domains)}
+        )
+        for found, experts in zip(disturbed, (one, None), strict=True)
+    ]
+    table = analysis.noise(bare)
+    assert "Nothing yet: no cell has both intervals" in mixture.noise(table)
+    assert draw.noise(table)
+    assert set(mixture.strengths(table)["experts touched"]) == {"3.00 (no interval)", ""}

@@ -19,7 +19,7 @@ from specbook.engine import fleet
 from specbook.errors import ConfigError, EngineError, SpecbookError
 from specbook.measure import bench, campaign, experiments, loadgen, provenance
 from specbook.measure import lossless as lossless_check
-from specbook.plan.schema import Domain, Frozen
+from specbook.plan.schema import Domain, Frozen, Speculation, Target
 
 GROUP = {
     "target": {"name": "t", "model": "org/t", "max_model_len": 512},
@@ -520,6 +520,37 @@ def test_an_experiment_is_run_once_and_read_back_as_its_own_result(world, coin):
     assert all(problem is None for _, problem in records.validate_all())
     later = datetime(2126, 1, 1)
     assert len(campaign.measure([asked], later)) == 1
+
+
+class Serving(Frozen):
+    target: Target
+    speculation: Speculation | None = None
+
+
+def test_an_experiment_of_other_weights_is_run_again_and_is_no_result_beside_newer_ones(
+    world, coin, monkeypatch
+):
+    weights, clock = {"target": "A", "draft": "D"}, (datetime(2126, 1, 1 + day) for day in count())
+    roles = {None: ["target"]}
+    monkeypatch.setattr(
+        provenance, "weights_sha256", lambda _, how: {role: weights[role] for role in roles.get(how, weights)}
+    )
+    monkeypatch.setattr(experiments.base, "datetime", SimpleNamespace(now=lambda zone: next(clock)))
+    experiments.register("serving", Serving, Heads)(lambda parameters: Heads(heads=1))
+    head = {"method": "eagle3", "model": "models/h", "num_speculative_tokens": 3}
+    alone, drafted = (
+        {"name": "serving", "parameters": {"target": GROUP["target"], **more}}
+        for more in ({}, {"speculation": head})
+    )
+    both = a_chapter(alone, drafted)
+    assert len(campaign.measure([both])) == 2
+    assert campaign.measure([both]) == []
+    weights["draft"] = "E"
+    (again,) = campaign.measure([both])
+    assert again.provenance.weights_sha256 == {"target": "A", "draft": "E"}
+    weights["target"] = "B"
+    (newest,) = campaign.measure([a_chapter(alone)])
+    assert [record for record, _ in experiments.replay(both, HARDWARE, partial=True)] == [newest]
 
 
 def test_an_experiment_that_fails_is_a_record_and_is_run_again(world, coin):

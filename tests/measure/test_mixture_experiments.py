@@ -1,8 +1,14 @@
 """The experiments with a mixture of experts: steps are cut and counted, noise arrives, errors are said."""
 
+from types import SimpleNamespace
+
 import numpy as np
+import pandas as pd
 import pytest
 
+import synthetic
+from specbook import plan as plans
+from specbook.analysis import mixture
 from specbook.engine.base import Counters
 from specbook.errors import ConfigError
 from specbook.measure import experiments, greedy
@@ -45,7 +51,32 @@ def test_answers_of_no_record_cannot_be_counted(tmp_path, monkeypatch):
     with pytest.raises(
         ConfigError, match=r"no recorded answers of pocket-moe to 'json'.*measure the chapter's sweep"
     ):
-        list(experts_touched.recorded(asked, "json"))
+        experts_touched.recorded(asked, "json")
+
+
+def test_only_good_answers_to_todays_prompts_are_counted_each_prompt_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
+    plan = plans.load("05_moe", "cpu", "quick")
+    synthetic.write(plan)
+    monkeypatch.setattr(experts_touched, "detect", lambda: synthetic.HARDWARE)
+    monkeypatch.setattr(experts_touched.provenance, "model_sha256", lambda *_: "0" * 64)
+    monkeypatch.setattr(experts_touched.provenance, "prompts_sha256", lambda traffic: today)
+    rows = [("a", "one", None), ("b", "", "timed out"), ("a", "two", None), ("c", "three", "")]
+    answered = pd.DataFrame(rows, columns=["prompt_id", "text", "error"])
+    monkeypatch.setattr(experts_touched.records, "requests", lambda run: answered)
+    known = [SimpleNamespace(id=name, turns=lambda name=name: [{"content": name}]) for name in "abc"]
+    monkeypatch.setattr(experts_touched.prompts, "of", lambda traffic: known)
+    asked = Asked(
+        target=plan.parts()[0].target, domains=("json",), num_speculative_tokens=(3,), concurrency=(1,)
+    )
+    today = "0" * 64
+    assert experts_touched.recorded(asked, "json") == [
+        ([{"content": "a"}], "one"),
+        ([{"content": "c"}], "three"),
+    ]
+    today = "edited since"
+    with pytest.raises(ConfigError, match="today's weights and prompts"):
+        experts_touched.recorded(asked, "json")
 
 
 @pytest.mark.parametrize(
@@ -88,19 +119,18 @@ class Served:
         return Counters(server, drafted)
 
 
-@pytest.fixture
-def measured(monkeypatch):
+@pytest.fixture(params=[6])
+def measured(monkeypatch, request):
     """The experiment on a made-up server and a made-up router, in which each token takes the same experts."""
     from specbook.measure import routing
 
     def answers(server, prompts, max_tokens):
         server.steps, server.answers = server.steps + 4, server.answers + 1
-        return [Answer(prompt_token_ids=(5, 6), token_ids=(7, 8, 9, 10, 11, 2), text="{}")]
+        return [Answer(prompt_token_ids=(5, 6), token_ids=(7, 8, 9, 10, 11, 2)[:length], text="{}")]
 
-    loaded = []
+    length, loaded = request.param, []
     monkeypatch.setattr(router_noise, "Server", Served)
     monkeypatch.setattr(greedy, "answers", answers)
-    monkeypatch.setattr(router_noise.provenance, "weights_sha256", lambda *_: {"target": "0", "draft": "1"})
     monkeypatch.setattr(routing, "load", lambda folder, noise: loaded.append(noise))
     monkeypatch.setattr(routing, "chosen", lambda model, prompt, answer: stream(*[{0, 1}] * len(answer)))
     return router_noise.run(router_noise.Asked(**NOISE)), loaded
@@ -115,3 +145,12 @@ def test_noise_reaches_server_and_router_and_each_prompt_has_its_own_counters(me
         assert one.experts.value == 2
         assert (one.passed.n, one.passed.unit_of_n) == (3, "prompts")
     assert found.domains[0].passed.value == 0  # an empty record is not the one that was asked for
+
+
+@pytest.mark.parametrize("measured", [0, 3], indirect=True)
+def test_answers_shorter_than_a_step_count_no_experts_instead_of_fewer(measured):
+    found, _ = measured
+    assert [one.experts for one in found.domains] == [None, None]
+    (row, *_) = mixture.noise([found]).to_dict("records")
+    assert np.isnan(row["experts"])
+    assert row["length"] > 1

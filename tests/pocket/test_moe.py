@@ -74,6 +74,7 @@ def test_a_token_takes_all_experts_at_first_and_top_k_at_last():
     [
         ({"num_experts": 2, "num_experts_per_tok": 3}, "num_experts_per_tok 3 exceeds num_experts 2"),
         ({"num_experts": 7}, "intermediate_size 64 cannot be dealt out to 7 experts evenly"),
+        ({"narrowing_steps": 9, "steps": 9}, "narrowing_steps 9 is not below steps 9"),
         ({"balance": -1}, "greater than or equal to 0"),
     ],
 )

@@ -22,6 +22,7 @@ NOISE = (
     *(f"{name}_estimate" for name in ("length", "passed", "looped", "experts")),
 )  # fmt: skip
 BESIDE = ("load", "domain", "moe", "dense", "moe_arm", "dense_arm", "lost")
+NAN = float("nan")
 QUIET, NOISY = "head trained without noise", "head trained with that noise"
 """The two readings of the experiment."""
 
@@ -40,7 +41,7 @@ def touched(found: Iterable[ExpertsTouched], target: Target) -> pd.DataFrame:
         for one in result.touched:
             batch, k, mean = one.concurrency, one.num_speculative_tokens, one.experts
             sizes = (result.num_experts, result.num_experts_per_token, batch * (k + 1))
-            base, prices = decode.get((one.domain, batch)), (float("nan"),) * 2
+            base, prices = decode.get((one.domain, batch)), (NAN,) * 2
             if known and base:
                 step = (known.shape, batch, k, result.context, known.widths.dtype_bytes)
                 counted = experts.verification_price(*step, counted=(base, mean.value))
@@ -74,7 +75,7 @@ def noise(found: Iterable[NoisyRouter]) -> pd.DataFrame:
     """One row per strength, reading and domain: acceptance length, share that passes, experts touched.
 
     The target without noise belongs to both readings. Columns: NOISE; `length` is a micro average, its
-    interval over prompts; NaN where nothing was drafted.
+    interval over prompts; NaN where nothing was drafted, no answer was as long as a step, or n is too small.
     """
     rows = []
     for result in found:
@@ -93,8 +94,9 @@ def _noisy(one: NoisyDomain) -> dict:
     found = {"length": length, "passed": one.passed, "looped": one.looped, "experts": one.experts}
     row: dict = {"domain": one.domain}
     for name, estimate in found.items():
-        ends = (None,) * 3 if estimate is None else (estimate.value, estimate.low, estimate.high)
-        row |= dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
+        for key, end in ((name, "value"), (f"{name}_low", "low"), (f"{name}_high", "high")):
+            known = getattr(estimate, end, None)
+            row[key] = NAN if known is None else known
         row[f"{name}_estimate"] = estimate
     return row
 

@@ -1,5 +1,7 @@
 """The chapter on mixtures of experts in words and tables: what is said follows its records."""
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from specbook.analysis.mixture import NOISY, QUIET, K
@@ -27,10 +29,11 @@ def found(plan: AnyPlan) -> tuple[list[ExpertsTouched], list[NoisyRouter]]:
     )
 
 
-def dense(plan: AnyPlan) -> list[RunRecord]:
-    """The records of the dense target's chapter; none where it was not measured."""
+def dense(plan: AnyPlan, runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """The records of the dense target's chapter from the machine of the mixture's; none if it lacks them."""
+    hardware = runs[0].hardware
     try:
-        return campaign.replay(plan)
+        return [one for one in campaign.replay(plan, hardware) if one.hardware.id == hardware.id]
     except ConfigError:
         return []
 
@@ -127,6 +130,9 @@ def _claim(table: pd.DataFrame) -> str:
     """Which explanation of a mixture's loss the noise supports: lost acceptance, or more experts to read."""
     noisy, quiet = (table[table["router_noise"].gt(0) == flag] for flag in (True, False))
     both = noisy.merge(quiet, on=["reading", "domain"], suffixes=("", "_quiet"))
+    both = both.dropna(subset=["length_high", "length_low_quiet", "experts_low", "experts_high_quiet"])
+    if both.empty:
+        return "- **What the noise supports.** Nothing yet: no cell has both intervals."
     fell = both["length_high"] < both["length_low_quiet"]
     rose = both["experts_low"] > both["experts_high_quiet"]
     lower, higher = (of(int(cells.sum()), len(both), "cell") for cells in (fell, rose))

@@ -6,8 +6,9 @@ from typing import Self
 import torch
 from pydantic import Field, model_validator
 from transformers import PreTrainedTokenizerBase, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
-from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeTopKRouter, load_balancing_loss_func
+from transformers.models.qwen3_moe.modeling_qwen3_moe import load_balancing_loss_func
 
+from specbook.measure.routing import routers
 from specbook.pocket import target
 from specbook.pocket.target import TargetRecipe
 
@@ -42,6 +43,11 @@ class MoeRecipe(TargetRecipe):
                 f"intermediate_size {self.intermediate_size} cannot be dealt out to {self.num_experts} "
                 "experts evenly: choose a num_experts that divides it"
             )
+        if self.narrowing_steps >= self.steps:
+            raise ValueError(
+                f"narrowing_steps {self.narrowing_steps} is not below steps {self.steps}: no step would "
+                "train the model with as few experts as it is served with"
+            )
         return self
 
     def top_k(self, step: int) -> int:
@@ -68,11 +74,6 @@ class MoeRecipe(TargetRecipe):
             for logits, router in zip(got.router_logits, routers(model), strict=True)
         ]
         return target.answer_loss(model, got, *rows[3:]) + self.balance * sum(unevenness) / len(unevenness)
-
-
-def routers(model: torch.nn.Module) -> list[Qwen3MoeTopKRouter]:
-    """The routers of a model of transformers, layer by layer."""
-    return [module for module in model.modules() if isinstance(module, Qwen3MoeTopKRouter)]
 
 
 def upcycled(dense: Qwen3ForCausalLM, num_experts: int, num_experts_per_tok: int) -> Qwen3MoeForCausalLM:

@@ -19,7 +19,6 @@ class Touched(Frozen):
 class ExpertsTouched(Frozen):
     """How many experts steps of several sizes touch."""
 
-    weights_sha256: str
     num_experts: int
     num_experts_per_token: int
     context: int
@@ -39,15 +38,14 @@ class NoisyDomain(Frozen):
     """Answers that pass the domain's own check."""
     looped: Estimate
     """Answers that say one thing over and over."""
-    experts: Estimate
-    """Distinct experts of a layer that a verification step touches; n counts prompts."""
+    experts: Estimate | None
+    """Distinct experts of a layer that a verification step touches; n counts prompts. None where every
+    answer is shorter than a step."""
 
 
 class NoisyRouter(Frozen):
     """What a strength of noise in the target's router does to drafts, answers and experts."""
 
-    weights_sha256: dict[str, str]
-    """Of target and draft."""
     router_noise: float
     head_noise: float
     """The strength that the head was trained with; 0: none."""

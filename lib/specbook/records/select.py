@@ -1,9 +1,12 @@
 """The one rule for which record counts, where a point was measured more than once."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from specbook.records.identity import engine
 from specbook.records.run import RunRecord
+
+T = TypeVar("T")
 
 
 def current(runs: Iterable[RunRecord]) -> list[RunRecord]:
@@ -16,7 +19,7 @@ def current(runs: Iterable[RunRecord]) -> list[RunRecord]:
        round; where no arm was, the newest.
     """
     given = list(runs)
-    good = _of_one_world(sorted((r for r in given if r.status == "ok"), key=lambda r: r.started_at))
+    good = of_one_world(sorted((r for r in given if r.status == "ok"), key=lambda r: r.started_at), _facts)
     baselines = [run for run in good if run.point.speculation is None]
     paired = {_turn(run) for run in baselines}
     arms = [run for run in good if run.point.speculation is not None]
@@ -38,11 +41,12 @@ def _turn(run: RunRecord) -> tuple[str | int, ...]:
     return run.hardware.id, run.kind, run.point.cell_key, run.point.restart, run.round.id
 
 
-def _of_one_world(oldest_first: Sequence[RunRecord]) -> list[RunRecord]:
+def of_one_world(oldest_first: Sequence[T], facts: Callable[[T], dict[tuple[str, ...], str]]) -> list[T]:
+    """Those of the records whose facts are still true: no later record says otherwise."""
     newest: dict[tuple[str, ...], str] = {}
-    for run in oldest_first:
-        newest |= _facts(run)
-    return [run for run in oldest_first if _facts(run).items() <= newest.items()]
+    for record in oldest_first:
+        newest |= facts(record)
+    return [record for record in oldest_first if facts(record).items() <= newest.items()]
 
 
 def _facts(run: RunRecord) -> dict[tuple[str, ...], str]:

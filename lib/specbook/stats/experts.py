@@ -2,8 +2,9 @@
 
 Without a model: the formula of independent routing. With a router's choices at hand: the count.
 
-Sources: Huang et al. 2025 (arXiv:2505.19645) use the formula, the expected size of a union of independent
-draws; Saxena et al. 2025 (arXiv:2506.20675) report what it costs.
+Sources: the formula is the expected size of a union of independent draws. Saxena et al. 2025
+(arXiv:2506.20675) report that draft tokens activate more weights together and take longer to verify; Huang et
+al. 2025 (arXiv:2505.19645), that a mixture gains more than a dense target at medium batch sizes.
 """
 
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def touched(num_experts: int, num_experts_per_token: int, tokens: int) -> float:
     """Distinct experts of a layer that `tokens` tokens reach, routed evenly and independently.
 
-    E (1 - (1 - k/E)^tokens): an upper bound, since real routing is uneven and neighbours agree.
+    E (1 - (1 - k/E)^tokens). Uneven routing, or tokens that agree on experts, touches fewer.
 
     Raises:
         ValueError: if a token takes more experts than there are, or a number is not positive.

@@ -14,7 +14,8 @@ from specbook.measure.hardware import detect
 from specbook.mistakes import explain, near
 from specbook.plan import AnyPlan, Chapter
 from specbook.plan.chapter import Experiment
-from specbook.plan.schema import Frozen
+from specbook.plan.schema import Frozen, Target, digest
+from specbook.records import select
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.origin import Hardware
 
@@ -65,11 +66,27 @@ def _parameters(asked: Experiment) -> tuple[Registered, Frozen]:
 
 
 def missing(plan: AnyPlan, hardware: Hardware, since: datetime | None = None) -> list[Experiment]:
-    """Those of the plan that have no good record of this machine, or none from `since` (UTC) on."""
+    """Those of the plan that have no good record of this machine with today's weights, or none from `since`
+    (UTC) on."""
     oldest = since.isoformat() if since else ""
-    good = _good(plan, hardware.id)
-    done = {record.experiment.key for record in good if record.started_at >= oldest}
-    return [asked for asked in _of(plan) if asked.key not in done]
+    done = {
+        _identity(record.experiment, record.provenance.weights_sha256)
+        for record in _good(plan, hardware.id)
+        if record.started_at >= oldest
+    }
+    return [asked for asked in _of(plan) if _identity(asked, _weights(_parameters(asked)[1])) not in done]
+
+
+def _identity(asked: Experiment, weights: dict[str, str]) -> str:
+    return digest([asked.key, weights], 16)
+
+
+def _weights(given: Frozen) -> dict[str, str]:
+    """Digests of the models that an experiment would serve now; none where it names no target."""
+    target = getattr(given, "target", None)
+    if not isinstance(target, Target):
+        return {}
+    return provenance.weights_sha256(target, getattr(given, "speculation", None))
 
 
 def measure(plan: AnyPlan, hardware: Hardware, since: datetime | None = None) -> Iterator[ExperimentRecord]:
@@ -89,7 +106,8 @@ def _run(asked: Experiment, chapter: str, hardware: Hardware) -> ExperimentRecor
     head = {
         "run_id": f"{began:%Y%m%dT%H%M%SZ}-{asked.key[:8]}-{secrets.token_hex(2)}", "chapter": chapter,
         "kind": "measured", "started_at": began.isoformat(timespec="seconds"), "experiment": asked,
-        "hardware": hardware, "provenance": provenance.of_code(),
+        "hardware": hardware,
+        "provenance": provenance.of_code().model_copy(update={"weights_sha256": _weights(given)}),
     }  # fmt: skip
     try:
         result = found.run(given).model_dump(mode="json")
@@ -103,7 +121,8 @@ def replay(
 ) -> list[tuple[ExperimentRecord, Frozen]]:
     """The newest good record of each of the plan's experiments with its result, all from one machine.
 
-    This machine's, if it has any; else those of the machine with the most.
+    This machine's, if it has any; else those of the machine with the most. Of each model only the newest
+    weights count: what an older target or head did is no result beside them.
 
     Raises:
         ConfigError: if one was never run there, unless `partial`: then it is left out.
@@ -111,7 +130,8 @@ def replay(
     good = _good(plan)
     here, ids = (hardware or detect()).id, sorted(record.hardware.id for record in good)
     machine = here if here in ids or not ids else max(dict.fromkeys(ids), key=ids.count)
-    newest = {record.experiment.key: record for record in good if record.hardware.id == machine}
+    own = select.of_one_world([record for record in good if record.hardware.id == machine], _facts)
+    newest = {record.experiment.key: record for record in own}
     lacking = [asked.name for asked in _of(plan) if asked.key not in newest]
     if lacking and not partial:
         raise ConfigError(
@@ -120,6 +140,15 @@ def replay(
         )
     kept = [newest[asked.key] for asked in _of(plan) if asked.key in newest]
     return [(record, _result(record)) for record in kept]
+
+
+def _facts(record: ExperimentRecord) -> dict[tuple[str, ...], str]:
+    """The weights that each of its models had: role and folder -> digest."""
+    given: dict[str, Any] = record.experiment.parameters
+    models = {"target": given.get("target", {}), "draft": given.get("speculation", {})}
+    return {
+        (role, str(models[role].get("model"))): sha for role, sha in record.provenance.weights_sha256.items()
+    }
 
 
 def _result(record: ExperimentRecord) -> Frozen:

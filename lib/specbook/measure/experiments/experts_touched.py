@@ -43,7 +43,7 @@ def run(asked: Asked) -> ExpertsTouched:
     from specbook.measure import routing
 
     folder = Path(resolve_model(asked.target.model))
-    streams = {domain: list(recorded(asked, domain)) for domain in asked.domains}
+    streams = {domain: recorded(asked, domain) for domain in asked.domains}
     model, tokenizer = routing.load(folder), AutoTokenizer.from_pretrained(folder)
     encoded = {
         domain: [encode(tokenizer, turns, text) for turns, text in found] for domain, found in streams.items()
@@ -54,34 +54,36 @@ def run(asked: Asked) -> ExpertsTouched:
     }
     every = [both for found in encoded.values() for both in found]
     return ExpertsTouched(
-        weights_sha256=provenance.model_sha256(asked.target.model, asked.target.revision),
         num_experts=model.config.num_experts, num_experts_per_token=model.config.num_experts_per_tok,
         context=round(np.mean([len(prompt) + len(answer) / 2 for prompt, answer in every])),
-        logit_spread=routing.logit_spread(model, [*every[0][0], *every[0][1]]),
+        logit_spread=np.mean(
+            [routing.logit_spread(model, [*prompt, *answer]) for (prompt, answer), *_ in encoded.values()]
+        ),
         touched=tuple(_rows(asked, chosen)),
     )  # fmt: skip
 
 
-def recorded(asked: Asked, domain: str) -> Iterator[tuple[list[dict], str]]:
+def recorded(asked: Asked, domain: str) -> list[tuple[list[dict], str]]:
     """What was asked, turn by turn, and the answer, each prompt once: of this machine's baselines.
 
     Raises:
         ConfigError: if there is none.
     """
     weights = provenance.model_sha256(asked.target.model, asked.target.revision)
-    runs = [run for run in records.load(detect().id) if _fits(run, asked.target, domain, weights)]
-    if not runs:
+    found: dict[str, tuple[list[dict], str]] = {}
+    for run in records.load(detect().id):
+        if _fits(run, asked.target, domain, weights):
+            turns = {one.id: one.turns() for one in prompts.of(run.point.traffic)}
+            rows = records.requests(run)
+            rows = rows[rows["error"].isna() | (rows["error"] == "")]
+            for name, text in rows[["prompt_id", "text"]].itertuples(index=False):
+                found.setdefault(name, (turns[name], text))
+    if not found:
         raise ConfigError(
-            f"no recorded answers of {asked.target.name} to {domain!r} with today's weights on this machine: "
-            "measure the chapter's sweep first"
+            f"no recorded answers of {asked.target.name} to {domain!r} with today's weights and prompts on "
+            "this machine: measure the chapter's sweep first"
         )
-    seen: set[str] = set()
-    for run in runs:
-        turns = {one.id: one.turns() for one in prompts.of(run.point.traffic)}
-        for name, text in records.requests(run)[["prompt_id", "text"]].itertuples(index=False):
-            if name not in seen and name in turns and len(seen) < asked.answers_per_domain:
-                seen.add(name)
-                yield turns[name], text
+    return list(found.values())[: asked.answers_per_domain]
 
 
 def _fits(run: records.RunRecord, target: Target, domain: str, weights: str) -> bool:
@@ -90,6 +92,7 @@ def _fits(run: records.RunRecord, target: Target, domain: str, weights: str) -> 
         run.status == "ok" and point.speculation is None and point.traffic.domain == domain
         and point.target.model == target.model and not point.target.router_noise
         and run.provenance.weights_sha256.get("target") == weights
+        and run.provenance.prompts_sha256 == provenance.prompts_sha256(point.traffic)
     )  # fmt: skip
 
 

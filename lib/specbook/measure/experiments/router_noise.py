@@ -1,6 +1,6 @@
 """Noise in the target's router: drafts accepted, answers that pass, and experts touched, at one strength."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import Field
@@ -8,7 +8,7 @@ from pydantic import Field
 from specbook.engine import counters
 from specbook.engine.server import Server
 from specbook.errors import ConfigError
-from specbook.measure import checkers, greedy, provenance
+from specbook.measure import checkers, greedy
 from specbook.measure.experiments.base import register
 from specbook.measure.experiments.experts_touched import count
 from specbook.measure.greedy import Answer
@@ -18,6 +18,7 @@ from specbook.plan.schema import Frozen, Name, Speculation, Target, Traffic, res
 from specbook.records.mixture import NoisyDomain, NoisyRouter
 from specbook.records.run import SpecDecodeCounters
 from specbook.stats import wilson
+from specbook.stats.estimate import Estimate
 
 
 class Asked(Frozen):
@@ -45,7 +46,7 @@ def run(asked: Asked) -> NoisyRouter:
     from specbook.measure import routing
 
     target = asked.target.model_copy(update={"router_noise": asked.router_noise})
-    told = {domain: list(_prompts(asked, domain)) for domain in asked.domains}
+    told = {domain: _prompts(asked, domain) for domain in asked.domains}
     with Server(target, asked.speculation) as server:
         got = {domain: [_one(server, prompt, asked.max_tokens) for prompt in told[domain]] for domain in told}
     model = routing.load(Path(resolve_model(target.model)), asked.router_noise)
@@ -54,20 +55,19 @@ def run(asked: Asked) -> NoisyRouter:
     for domain, pairs in got.items():
         answers = [answer for answer, _ in pairs]
         streams = [routing.chosen(model, a.prompt_token_ids, a.token_ids) for a in answers if a.token_ids]
-        touched = count(streams, 1, tokens, unit="prompts") or count(streams, 1, 1, unit="prompts")
+        touched = count(streams, 1, tokens, unit="prompts")
         found.append(_domain(domain, told[domain], answers, [c for _, c in pairs], touched))
     return NoisyRouter(
-        weights_sha256=dict(provenance.weights_sha256(target, asked.speculation)),
         router_noise=asked.router_noise, head_noise=asked.head_noise,
         num_speculative_tokens=asked.speculation.num_speculative_tokens, domains=tuple(found),
     )  # fmt: skip
 
 
-def _prompts(asked: Asked, domain: str) -> Iterator[Prompt]:
+def _prompts(asked: Asked, domain: str) -> list[Prompt]:
     found = prompts.of(Traffic(domain=domain))
     if not all(checkers.knows(one.row) for one in found):
         raise ConfigError(f"prompts of {domain!r} do not say how to judge an answer: leave the domain out")
-    return iter(found[: asked.prompts_per_domain])
+    return found[: asked.prompts_per_domain]
 
 
 def _one(server: Server, prompt: Prompt, max_tokens: int) -> tuple[Answer, SpecDecodeCounters]:
@@ -82,7 +82,7 @@ def _domain(
     asked: Sequence[Prompt],
     answers: Sequence[Answer],
     drafted: Sequence[SpecDecodeCounters],
-    touched,
+    touched: Estimate | None,
 ) -> NoisyDomain:
     right = sum(checkers.check(p.row, a.text) for p, a in zip(asked, answers, strict=True))
     stuck = sum(checkers.loops(answer.token_ids) for answer in answers)
