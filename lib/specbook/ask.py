@@ -1,5 +1,6 @@
 """One question to a running server: stream the answer, then say what it took by its own counters."""
 
+import math
 import time
 from collections.abc import Callable
 
@@ -8,7 +9,7 @@ from specbook.analysis import acceptance
 from specbook.engine import counters
 from specbook.engine.running import Running
 from specbook.engine.server import Server
-from specbook.errors import EngineError
+from specbook.errors import ConfigError, EngineError
 from specbook.plan.profiles import Profile
 from specbook.plan.schema import Frozen
 from specbook.records.run import SpecDecodeCounters
@@ -58,6 +59,17 @@ def ask(server: Server | Running, question: str, max_tokens: int, write: Callabl
     counted = counters.delta(before, counters.settled(server.counters, before, finished=1))
     beside = max(0, counted.server.requests_finished - 1)
     return Reply(**took, spec_decode=counted.spec_decode, beside=beside)
+
+
+def own_price(usd_per_hour: float | None) -> tuple[float | None, str]:
+    """The asker's price of an hour and its name.
+
+    Raises:
+        ConfigError: if it is not a positive number.
+    """
+    if usd_per_hour is not None and not 0 < usd_per_hour < math.inf:
+        raise ConfigError(f"--usd-per-hour {usd_per_hour}: give a positive price")
+    return usd_per_hour, f"${usd_per_hour}/h"
 
 
 def served(profile: Profile) -> str:

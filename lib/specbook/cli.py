@@ -1,28 +1,22 @@
 """The command line: doctor, run, book, serve, ask, probe, check, train."""
 
-import math
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
-from specbook.console import busy, err, out
+from specbook.console import busy, entered, err, out
 from specbook.console import complain as _complain
 from specbook.console import one_clear_message as _one_clear_message
 from specbook.deploy.cli import app as deploy_app
 from specbook.errors import ConfigError, SpecbookError
 from specbook.probe import probe
-
-if TYPE_CHECKING:
-    from specbook.engine.server import Server
 
 
 class _Told(TyperGroup):
@@ -95,10 +89,11 @@ def run(
     """Measure what is missing of these chapters' plans; every point is on disk before the next starts."""
     from specbook import plan
     from specbook.measure import campaign, needs, preview
+    from specbook.plan import own
 
     with _one_clear_message(RESUMABLE):
-        own = _own(target, draft, prompts, settings or [])
-        plans = [plan.load(name, hardware, group, **own) for name in plan.chapters(chapters, hardware)]
+        given = own.given(target, draft or [], prompts, settings or [])
+        plans = [plan.load(name, hardware, group, **given) for name in plan.chapters(chapters, hardware)]
         if dry_run:
             with busy("looking for what is on disk"):
                 lines, counted = preview.preview(plans, since)
@@ -113,18 +108,6 @@ def run(
         _complain("failed:", f"{record.title}: {record.reason}")
     if bad:
         raise typer.Exit(1)
-
-
-def _own(
-    target: str | None, drafts: list[str] | None, prompts: str | None, texts: list[str]
-) -> dict[str, Any]:
-    from specbook.plan import own
-
-    found = own.settings(texts)
-    if target is not None:
-        sizes = found.get("target", {})
-        found["target"] = {"model": target, **sizes} if isinstance(sizes, dict) else target
-    return found | {k: v for k, v in (("drafts", drafts), ("prompts", prompts)) if v}
 
 
 @app.command()
@@ -227,7 +210,7 @@ def serve(
         starting = Server(
             chosen.target, chosen.speculation, port=port, api_key=key, open_counters=open_metrics
         )
-        with _started(starting) as server:
+        with entered(starting, "starting the engine") as server:
             out.print(
                 f"{chosen.target.name} at {server.client.base_url}  (Ctrl-C ends it; log: {server.log_path})"
             )
@@ -260,9 +243,7 @@ def ask(
         typer.echo(text, nl=False)
 
     with _one_clear_message():
-        if usd_per_hour is not None and not 0 < usd_per_hour < math.inf:
-            raise ConfigError(f"--usd-per-hour {usd_per_hour}: give a positive price")
-        dollars, price = usd_per_hour, f"${usd_per_hour}/h"
+        dollars, price = asking.own_price(usd_per_hour)
         if url is not None:
             running = Running(url, keys.read(api_key_file))
             reply, served = asking.ask(running, question, max_tokens, show), running.title
@@ -271,21 +252,13 @@ def ask(
             if usd_per_hour is None and chosen.price:
                 dollars, price = prices.machine(chosen.price).usd_per_hour, chosen.price
             err.print(f"starting {profile} ... (`specbook serve` keeps one up, and --url asks it at once)")
-            with _started(Server(chosen.target, chosen.speculation)) as server:
+            starting = Server(chosen.target, chosen.speculation)
+            with entered(starting, "starting the engine") as server:
                 # The first request after a start pays for warming up: it is not what is asked.
                 asking.ask(server, question, 16, lambda _: None)
                 reply, served = asking.ask(server, question, max_tokens, show), asking.served(chosen)
         typer.echo("\n")
         typer.echo("\n".join(asking.summary(served, reply, dollars, price)))
-
-
-@contextmanager
-def _started(server: "Server") -> Iterator["Server"]:
-    """The server while it runs; on a terminal, the seconds that it takes to start."""
-    with ExitStack() as stack:
-        with busy("starting the engine"):
-            running = stack.enter_context(server)
-        yield running
 
 
 @app.command()

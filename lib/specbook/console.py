@@ -1,7 +1,8 @@
 """How every command speaks: one console, and one clear message when something went wrong."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TypeVar
 
 import typer
 from rich.console import Console
@@ -10,6 +11,7 @@ from rich.text import Text
 
 from specbook.errors import SpecbookError
 
+T = TypeVar("T")
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 for each in (out, err):
@@ -46,3 +48,12 @@ def busy(what: str) -> Iterator[None]:
     with Progress(*columns, console=err, transient=True) as bar:
         bar.add_task(what, total=None)
         yield
+
+
+@contextmanager
+def entered(what_runs: AbstractContextManager[T], what: str) -> Iterator[T]:
+    """What runs, while it does; `busy` until it has begun."""
+    with ExitStack() as stack:
+        with busy(what):
+            running = stack.enter_context(what_runs)
+        yield running

@@ -172,6 +172,16 @@ def test_settings_are_yaml_and_a_dotted_key_is_one_of_a_mapping():
     assert own.settings(texts) == {"target": target, "baselines": ["eager"], "prompts": "a=b", "seed": None}
 
 
+def test_short_forms_go_before_settings_which_may_add_a_targets_sizes():
+    texts = ["target.max_model_len=64", "restarts=2", "prompts=theirs.jsonl"]
+    assert own.given("mine", ["ngram"], "own.jsonl", texts) == {
+        "target": {"model": "mine", "max_model_len": 64}, "restarts": 2, "drafts": ["ngram"],
+        "prompts": "own.jsonl",
+    }  # fmt: skip
+    assert own.given("mine", [], None, ["target=theirs"]) == {"target": "mine"}
+    assert own.given(None, [], None, []) == {}
+
+
 @pytest.mark.parametrize("text", ["restarts", "group=full", "domains=[json"])
 def test_a_setting_that_is_none_is_named(text):
     with pytest.raises(ConfigError, match=f"--set {text.partition('[')[0]}"):

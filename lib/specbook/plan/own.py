@@ -69,6 +69,21 @@ def settings(texts: Sequence[str]) -> dict[str, Any]:
     return found
 
 
+def given(
+    target: str | None, drafts: Sequence[str], prompts: str | None, texts: Sequence[str]
+) -> dict[str, Any]:
+    """What a plan is to hold in place of its own: `settings` of `texts`, and short forms, which go first.
+
+    Raises:
+        ConfigError: as `settings` does.
+    """
+    found = settings(texts)
+    if target is not None:
+        sizes = found.get("target", {})
+        found["target"] = {"model": target, **sizes} if isinstance(sizes, dict) else target
+    return found | {key: said for key, said in (("drafts", list(drafts)), ("prompts", prompts)) if said}
+
+
 def target(planned: Any, given: Any) -> Any:
     """The planned target with another model: its precision and sizes stay, unless they are given too."""
     given = {"model": given} if isinstance(given, str) else given
