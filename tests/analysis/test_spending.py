@@ -172,6 +172,7 @@ def test_a_prompt_that_is_no_longer_in_its_file_is_counted_by_its_tokens(monkeyp
     counted = spending.characters([run])
     assert counted["input_characters"] == 7 + 5 * 30 / 10
     assert counted["output_characters"] == 60
+    assert counted["guessed_characters"] == 5 * 30 / 10
 
 
 def test_an_apis_tokens_are_counted_by_its_makers_rule():

@@ -28,6 +28,10 @@ PLAN = plan.build(
 )  # fmt: skip
 
 
+HOST = "Bedrock Qwen3-32B"
+"""It counts tokens as the model does."""
+
+
 def estimate(value, spread=0.05) -> Estimate:
     return Estimate(
         value=value, low=value * (1 - spread), high=value * (1 + spread), n=5, unit_of_n="restarts",
@@ -92,6 +96,15 @@ def test_each_list_price_has_its_day_and_source():
     counted = dict.fromkeys(("input_characters", "output_characters", "input_tokens", "output_tokens"), 100)
     text = bills.sources(hosting.apis(["GPT-5.4", "Claude Sonnet 5"], counted))
     assert text.startswith("GPT-5.4, Claude Sonnet 5: list prices of 2026-08-21 (https://")
+
+
+@pytest.mark.parametrize(
+    ("of_them", "api", "said"), [(5, "GPT-5.4", True), (0, "GPT-5.4", False), (5, HOST, False)]
+)
+def test_that_prompts_are_estimated_is_said_where_it_is_so(of_them, api, said):
+    counted = {"input_characters": 40, "output_characters": 80, "input_tokens": 10, "output_tokens": 20}
+    found = bills.guessed(hosting.apis([api], counted), {**counted, "guessed_characters": of_them})
+    assert ("12.5 % are an estimate" in found, found == "") == (said, not said)
 
 
 def test_a_share_is_a_percentage_or_never():

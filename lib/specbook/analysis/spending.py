@@ -194,11 +194,12 @@ def savings(runs: Iterable[RunRecord]) -> pd.DataFrame:
 def characters(runs: Iterable[RunRecord]) -> dict[str, float]:
     """Characters and tokens of everything that was asked and answered: what other tokenizers would count.
 
-    Keys: input_characters, output_characters, input_tokens, output_tokens. The chat template is in the tokens
-    and not in the characters. A prompt that is in its file no more counts as many characters a token as the
-    answers of its window have.
+    Keys: input_characters, output_characters, input_tokens, output_tokens, guessed_characters. The chat
+    template is in the tokens and not in the characters. A prompt that is in its file no more counts as many
+    characters a token as the answers of its window have: these of input_characters are guessed_characters.
     """
-    total = dict.fromkeys(("input_characters", "output_characters", "input_tokens", "output_tokens"), 0.0)
+    sides = [f"{side}_{unit}" for unit in ("characters", "tokens") for side in ("input", "output")]
+    total = dict.fromkeys((*sides, "guessed_characters"), 0.0)
     lengths: dict[Any, dict[str, int]] = {}
     for run in arrivals.closed(select.current(runs)):
         file = run.point.traffic.file()
@@ -209,7 +210,9 @@ def characters(runs: Iterable[RunRecord]) -> dict[str, float]:
         asked = records.requests(run)
         written = int(asked["text"].str.len().sum())
         guessed = asked["input_tokens"] * (written / asked["output_tokens"].sum())
-        total["input_characters"] += float(asked["prompt_id"].map(lengths[file]).fillna(guessed).sum())
+        known = asked["prompt_id"].map(lengths[file])
+        total["input_characters"] += float(known.fillna(guessed).sum())
+        total["guessed_characters"] += float(guessed[known.isna()].sum())
         total["output_characters"] += written
         total["input_tokens"] += int(asked["input_tokens"].sum())
         total["output_tokens"] += int(asked["output_tokens"].sum())

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from specbook.analysis import spending
+from specbook.analysis import hosting, spending
 from specbook.analysis.spending import BASELINE, SPECULATING
 from specbook.book import sentences
 from specbook.book.figures.cost import LABELS
@@ -169,6 +169,19 @@ def sources(table: pd.DataFrame) -> str:
     """Of `hosting.apis`: the day and the source of each list price."""
     days = table.groupby(["date", "source"], sort=False)["name"].agg(", ".join)
     return " ".join(f"{names}: list prices of {day} ({source})." for (day, source), names in days.items())
+
+
+def guessed(table: pd.DataFrame, counted: Mapping[str, float]) -> str:
+    """Of `hosting.apis` and `spending.characters`: how much of the prompts' length is an estimate; nothing
+    where none is, or no API's tokens are counted by characters.
+    """
+    share = counted["guessed_characters"] / (counted["input_characters"] or 1)
+    if not share or (table["counted_by"] == hosting.OWN).all():
+        return ""
+    return (
+        f"Of the prompts' characters {100 * share:.3g} % are an estimate: their prompts are in the files no "
+        "more, and count as many characters a token as the answers of the same window have."
+    )
 
 
 def unverified() -> str:
