@@ -1,11 +1,14 @@
 """The chapter on drift, run in this process on made-up records: every cell, and what its sentences say."""
 
+import pandas as pd
 import pytest
 
 import chapters
 import drifting
 import synthetic
 from specbook import plan
+from specbook.analysis import drift
+from specbook.book.remarks import drift as remarks
 from specbook.measure import experiments
 
 CHAPTER = "04_domain_drift"
@@ -28,12 +31,38 @@ def test_the_chapter_says_what_its_records_hold(group):
     write(group)
     said = chapters.run(CHAPTER, group=group)
     assert "simulated" in said  # on every figure
-    assert "**Answer.** A monitor of the server's own counters saw the drift after" in said
+    assert "**Answer.** The calmest monitor of the server's own counters saw the drift after" in said
     assert "1200 requests were sent and none lost or broken off, with 32 in flight at 4 switches" in said
     for monitor in ("mean of 30", "EWMA 0.1", "CUSUM 0.5", "Shiryaev-Roberts 1"):
         assert monitor in said
     assert "replayed" in said
     assert ("slow" in said) == (group == "full")
+
+
+def test_an_answer_that_broke_off_is_lost_once():
+    made = drifting.fallen_back(repeats=2, lost=3)
+    broken = [arm.model_copy(update={"broken": 3 * (arm.arm == "drafting")}) for arm in made.arms]
+    table = drift.served(made.model_copy(update={"arms": tuple(broken)}))
+    row = {"drift": "abrupt", "monitor": "m", "delay_s": 1.0, "false_alarms": 0.0}
+    assert "Of 3600 requests" in (said := remarks.answer(pd.DataFrame([row]), table))
+    assert "6 were lost or broken off" in said
+
+
+def test_the_answer_is_of_the_monitor_that_cries_wolf_least_and_not_of_the_most_nervous():
+    rows = [
+        {"drift": "abrupt", "monitor": "nervous", "delay_s": 1.0, "false_alarms": 50.0},
+        {"drift": "slow", "monitor": "calm", "delay_s": 9.0, "false_alarms": 0.5},
+    ]
+    table = drift.served(drifting.fallen_back(repeats=1))
+    assert "after 9.0 s at the median (calm, slow drift" in remarks.answer(pd.DataFrame(rows), table)
+
+
+def test_what_falling_back_is_worth_has_its_interval_over_repeats():
+    made = drifting.fallen_back(repeats=3)
+    found = drift.gain(made, "drafting")
+    assert (found.n, found.unit_of_n) == (3, "repeats")
+    assert found.low < found.value < found.high
+    assert found.span(" times") in remarks.fallback(drift.served(made), made)
 
 
 @pytest.mark.parametrize("group", plan.GROUPS)

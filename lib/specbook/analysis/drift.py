@@ -6,10 +6,11 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from specbook.records.drifted import Arm, Drifted, FallenBack, Readings
+from specbook.records.drifted import Arm, Drifted, FallenBack, Readings, Requests
 from specbook.records.drifted import Episode as Recorded
-from specbook.stats import detection
+from specbook.stats import detection, ratios
 from specbook.stats.detection import Blocks, Episode
+from specbook.stats.estimate import Estimate
 from specbook.stats.monitors import MONITORS, Growth, Reference
 
 SHARE, WITHIN_S = 0.95, 30.0
@@ -129,7 +130,8 @@ def _row(drift: str, one: detection.Detected) -> dict:
 def served(result: FallenBack) -> pd.DataFrame:
     """One row per arm (SERVED), repeats together: what became of the requests, and how long they took.
 
-    tokens_per_s is that of whole windows; in_flight counts requests under way at the moments of switching.
+    Of the lost, `broken` had begun to be answered. tokens_per_s is that of whole windows; in_flight counts
+    requests under way at the moments of switching.
     """
     groups: dict[str, list[Arm]] = {}
     for arm in result.arms:
@@ -137,16 +139,28 @@ def served(result: FallenBack) -> pd.DataFrame:
     return pd.DataFrame([_served(name, arms) for name, arms in groups.items()], columns=list(SERVED))
 
 
+def gain(result: FallenBack, over: str) -> Estimate:
+    """Tokens per second with fallback in those of the arm `over`, repeat by repeat, with its interval."""
+    speeds = {(arm.arm, arm.repeat): _tokens_per_s([arm.episode.requests]) for arm in result.arms}
+    repeats = sorted({repeat for _, repeat in speeds})
+    mine, others = ([speeds[name, repeat] for repeat in repeats] for name in ("fallback", over))
+    return ratios.ratio_ci(mine, others, unit_of_n="repeats")
+
+
+def _tokens_per_s(windows: Sequence[Requests]) -> float:
+    ends = [max(np.add(one.start_s, one.e2e_s)) for one in windows]
+    return sum(sum(one.output_tokens) for one in windows) / sum(ends)
+
+
 def _served(name: str, arms: Sequence[Arm]) -> dict:
     requests = [arm.episode.requests for arm in arms]
     e2e = np.concatenate([one.e2e_s for one in requests])
     ttft = np.concatenate([one.ttft_s for one in requests])
-    ends = [max(np.add(one.start_s, one.e2e_s)) for one in requests]
     sent = sum(one.sent for one in requests)
     return {
         "arm": name, "repeats": len(arms), "sent": sent, "lost": sent - len(e2e),
         "broken": sum(arm.broken for arm in arms),
-        "tokens_per_s": sum(sum(one.output_tokens) for one in requests) / sum(ends),
+        "tokens_per_s": _tokens_per_s(requests),
         "e2e_p50_s": float(np.quantile(e2e, 0.5)), "e2e_p99_s": float(np.quantile(e2e, 0.99)),
         "ttft_p99_s": float(np.quantile(ttft, 0.99)),
         "switches": sum(len(arm.switches) for arm in arms),

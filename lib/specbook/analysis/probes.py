@@ -14,19 +14,6 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def by_request(found: Iterable[Probed]) -> pd.DataFrame:
-    """One row per answer whose own counters are known: domain, prompt_id, drafts, length (NaN: no draft)."""
-    rows = [
-        {
-            "domain": one.domain, "prompt_id": one.prompt_id, "drafts": one.spec_decode.num_drafts,
-            "length": acceptance.length(one.spec_decode),
-        }
-        for one in found
-        if one.spec_decode is not None
-    ]  # fmt: skip
-    return summaries.frame(rows, ("domain", "prompt_id", "drafts", "length"))
-
-
 def by_domain(found: Iterable[Probed]) -> pd.DataFrame:
     """One row per domain (COLUMNS), in the order of their first prompts.
 

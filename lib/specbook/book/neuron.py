@@ -229,11 +229,12 @@ def owed() -> str:
     mine = [row for row in told() if row.metric == "itl_ms"]
     values = [float(found.group()) for row in mine if (found := published.NUMBER.search(row.value))]
     ratio, k, chip = max(values) / min(values), int(mine[0].num_speculative_tokens), chips()[0]
-    least, cost = step(chip, 0).least_s or 0.0, price_of_step(chip, k)
+    least, cost = step(chip, 0).least_s or float("nan"), price_of_step(chip, k)
     return (
         f"By this roofline a plain step of {models.load(TARGET).title} on {chip.devices} chips of "
         f"{chip.machine.title} takes at least {milliseconds(least)}, and one with K={k} costs {cost:.2f} of "
         f"them: to go from about {max(values):g} ms to about {min(values):g} ms, as published, takes an "
-        f"acceptance length of {ratio * cost:.1f} of at most {k + 1}. Both published latencies lie far above "
-        "the least; what fills the rest, no source says."
+        f"acceptance length of {ratio * cost:.1f} of at most {k + 1}. The published latencies are "
+        f"{min(values) / least / 1e3:.0f} and {max(values) / least / 1e3:.0f} times the least; what "
+        "fills the rest, no source says."
     )

@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from specbook.analysis import drift
 from specbook.book.remarks.words import count, listed
 from specbook.records.drifted import FallenBack
 
@@ -36,9 +37,14 @@ def best(table: pd.DataFrame) -> str:
     return " ".join(_best(str(kind), cell) for kind, cell in table.groupby("drift", sort=False))
 
 
-def _best(kind: str, cell: pd.DataFrame) -> str:
+def _calmest(cell: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series]:
+    """(those with the fewest false alarms, the quickest of them)."""
     tied = cell[cell["false_alarms"] == cell["false_alarms"].min()]
-    first = tied.loc[tied["delay_s"].idxmin()]
+    return tied, tied.loc[tied["delay_s"].idxmin()]
+
+
+def _best(kind: str, cell: pd.DataFrame) -> str:
+    tied, first = _calmest(cell)
     quickest = f", of which {first['monitor']} is the quickest" if len(tied) > 1 else ""
     return (
         f"Fewest false alarms in the {kind} drift ({first['false_alarms']:.1f} a day): "
@@ -50,7 +56,7 @@ def _best(kind: str, cell: pd.DataFrame) -> str:
 def served(table: pd.DataFrame) -> pd.DataFrame:
     """Of `drift.served`, as a page shows it."""
     columns = {
-        "sent": table["sent"], "lost": table["lost"], "broken off": table["broken"],
+        "sent": table["sent"], "lost": table["lost"], "of them broken off": table["broken"],
         "tokens/s": table["tokens_per_s"].round(0).astype(int), "E2E p50, s": table["e2e_p50_s"].round(2),
         "E2E p99, s": table["e2e_p99_s"].round(2), "TTFT p99, s": table["ttft_p99_s"].round(2),
         "switches": table["switches"], "in flight then": table["in_flight"],
@@ -64,12 +70,12 @@ def fallback(table: pd.DataFrame, result: FallenBack) -> str:
     mine, repeats = rows.loc["fallback"], {arm.repeat for arm in result.arms}
     told = [
         f"Over {count(len(repeats), 'episode')} with fallback, {int(mine['sent'])} requests were sent and "
-        f"{_none(mine['lost'] + mine['broken'])} lost or broken off, with {int(mine['in_flight'])} in flight "
+        f"{_none(mine['lost'])} lost or broken off, with {int(mine['in_flight'])} in flight "
         f"at {count(int(mine['switches']), 'switch', 'switches')}."
     ]
     for name in ("drafting", "plain"):
-        ratio = mine["tokens_per_s"] / rows.loc[name, "tokens_per_s"]
-        told.append(f"It wrote {ratio:.2f} times the tokens a second of the server that is always {name}.")
+        ratio = drift.gain(result, name).span(" times")
+        told.append(f"It wrote {ratio} the tokens a second of the arm that is always {name}.")
     return " ".join(told)
 
 
@@ -79,11 +85,11 @@ def _none(number: float) -> str:
 
 def answer(table: pd.DataFrame, rows: pd.DataFrame) -> str:
     """The chapter's answer, from both halves."""
-    live = table[table["drift"] != "replayed"]
-    seen = live.loc[live["delay_s"].idxmin()]
+    _, seen = _calmest(table[table["drift"] != "replayed"])
+    sent, lost = int(rows["sent"].sum()), _none(rows["lost"].sum())
     return (
-        f"**Answer.** A monitor of the server's own counters saw the drift after {seen['delay_s']:.1f} s at "
-        f"the median ({seen['monitor']}, {seen['drift']} drift, {seen['false_alarms']:.1f} false alarms a "
-        f"day). Of {int(rows['sent'].sum())} requests in the episodes with and without fallback, "
-        f"{_none(rows['lost'].sum() + rows['broken'].sum())} were lost or broken off."
+        f"**Answer.** The calmest monitor of the server's own counters saw the drift after "
+        f"{seen['delay_s']:.1f} s at the median ({seen['monitor']}, {seen['drift']} drift, "
+        f"{seen['false_alarms']:.1f} false alarms a day). Of {sent} requests in the episodes with and "
+        f"without fallback, {lost} were lost or broken off."
     )
