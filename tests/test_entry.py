@@ -1,4 +1,4 @@
-"""Ctrl-C is one message, however early it comes."""
+"""Ctrl-C is one message, however early it comes; so is what the machine refuses, told as what it is."""
 
 import os
 import signal
@@ -8,6 +8,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
+from specbook import cli, entry
 
 ROOT = Path(__file__).parents[1]
 # An import that takes its time tells us that it has begun.
@@ -38,6 +40,81 @@ def test_an_interrupt_while_modules_are_imported_is_one_message(module):
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert said == "specbook: interrupted.\n"
+
+
+class NotFoundError(FileNotFoundError):
+    """Of a library: an OSError by descent, with neither errno nor file."""
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            NotFoundError("no such entry in the hub's cache"),
+            "NotFoundError: no such entry in the hub's cache",
+        ),
+        (ConnectionResetError(104, "reset by peer"), "ConnectionResetError: [Errno 104] reset by peer"),
+        (BrokenPipeError(32, "Broken pipe"), "BrokenPipeError: [Errno 32] Broken pipe"),
+        (PermissionError(13, "denied", "a/b"), "PermissionError: [Errno 13] denied: 'a/b'"),
+    ],
+)
+def test_an_error_that_is_not_of_standard_output_is_told_as_what_it_is(monkeypatch, capsys, error, said):
+    def raises():
+        raise error
+
+    monkeypatch.setattr(cli, "app", raises)
+    with pytest.raises(SystemExit) as ended:
+        entry.main()
+    assert (ended.value.code, capsys.readouterr().err) == (1, f"specbook: {said}\n")
+
+
+SPEAKS = "import sys; sys.argv = ['specbook', '--help']; from specbook.entry import main; main()"
+
+
+def spoken(shell, first=""):
+    """(exit status, what stands on stderr) of the help, with its streams as the shell words leave them."""
+    done = subprocess.run(
+        ["bash", "-c", f'{first} "$0" -c "$1" {shell}', sys.executable, SPEAKS],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "lib")},
+    )  # fmt: skip
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("unbuffered", ["", "x"])
+@pytest.mark.parametrize(
+    ("shell", "reason"),
+    [(">/dev/full", "No space left on device"), ('>"$OUT"', "File too large")],
+)
+def test_standard_output_that_takes_no_more_is_told(tmp_path, monkeypatch, shell, reason, unbuffered):
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    monkeypatch.setenv("OUT", str(tmp_path / "out"))
+    limit = "ulimit -f 0;" if "OUT" in shell else ""
+    assert spoken(shell, limit) == (1, f"specbook: cannot write to standard output: {reason}\n")
+
+
+LEAVES = """
+import sys
+from specbook import entry
+sys.modules["specbook.cli"] = type(sys)("cli")
+sys.modules["specbook.cli"].app = lambda: print(sys.dont_write_bytecode)
+entry.main()
+"""
+
+
+@pytest.mark.parametrize(("limit", "leaves"), [("ulimit -f 1;", "True"), ("", "False")])
+def test_no_half_written_bytecode_is_left_where_files_are_limited(limit, leaves):
+    environment = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run(
+        ["bash", "-c", f'{limit} "$0" -c "$1"', sys.executable, LEAVES],
+        capture_output=True, text=True, timeout=60, env=environment | {"PYTHONPATH": str(ROOT / "lib")},
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == (f"{leaves}\n", "")
+
+
+@pytest.mark.parametrize("shell", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_streams_are_no_mistake(shell):
+    assert spoken(shell) == (0, "")
 
 
 def test_the_command_begins_there():

@@ -1,11 +1,21 @@
 """Where the command line begins: Ctrl-C has its one message even in the seconds of the first imports."""
 
 import os
+import resource
 import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 
 def main() -> None:
     """Run `specbook`."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # the caller closed it, and whatever prints would fail
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+    if resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY:
+        # Under `ulimit -f` Python would leave half-written bytecode, on which every later import fails.
+        sys.dont_write_bytecode, os.environ["PYTHONDONTWRITEBYTECODE"] = True, "1"
+    sys.stdout.write, sys.stdout.flush = _told(sys.stdout.write), _told(sys.stdout.flush)
     try:
         from specbook.cli import app
 
@@ -14,16 +24,30 @@ def main() -> None:
         finally:
             sys.stdout.flush()  # now, while what goes wrong can still be told
     except KeyboardInterrupt:
-        sys.stderr.write("specbook: interrupted.\n")
-        sys.exit(130)
-    except OSError as error:
-        if error.filename is not None:
-            raise
-        _mute()  # Python flushes once more when it ends
-        sys.stderr.write(f"specbook: cannot write to standard output: {error.strerror}\n")
-        sys.exit(1)
+        _end("interrupted.", 130)
+    except _UnwrittenError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+        _end(f"cannot write to standard output: {error.strerror}", 1)
+    except OSError as error:  # of a disk, the network or the hub's client: no traceback mends those
+        _end(f"{type(error).__name__}: {error}", 1)
 
 
-def _mute() -> None:
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, sys.stdout.fileno())
+class _UnwrittenError(OSError):
+    """Standard output takes no more: its reader is gone, its disk is full, or its file may not grow."""
+
+
+def _told(write: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, but what fails in it is told apart from every other OSError."""
+
+    def told(*arguments: Any) -> Any:
+        try:
+            return write(*arguments)
+        except OSError as error:
+            raise _UnwrittenError(error.errno, error.strerror) from error
+
+    return told
+
+
+def _end(message: str, code: int) -> NoReturn:
+    sys.stderr.write(f"specbook: {message}\n")
+    sys.exit(code)

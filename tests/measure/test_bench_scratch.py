@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from specbook.measure import bench
+from specbook.measure import loadgen
 
 
 def test_scratch_of_the_dead_goes_and_that_of_the_living_stays(tmp_path, monkeypatch):
@@ -15,5 +15,8 @@ def test_scratch_of_the_dead_goes_and_that_of_the_living_stays(tmp_path, monkeyp
     for name in names:
         (tmp_path / "build" / "bench" / name).mkdir(parents=True)
         (tmp_path / "build" / "bench" / name / "window.jsonl").touch()
-    folder = bench._scratch()
-    assert {name: (folder / name).exists() for name in names} == names
+    with loadgen.scratch() as own:
+        folder = own.parent
+        assert own.name.startswith(f"{os.getpid()}-")
+        assert {name: (folder / name).exists() for name in names} == names
+    assert not own.exists()

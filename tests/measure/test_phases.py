@@ -1,5 +1,6 @@
 """Traffic in phases: which domain is asked when, and what a window's result becomes."""
 
+import math
 from collections import Counter
 
 import pytest
@@ -56,7 +57,13 @@ def test_each_seed_draws_its_own_prompts_and_the_same_again():
 
 @pytest.mark.parametrize(
     ("wrong", "why"),
-    [({"phases": ()}, "at least 1"), ({"num_requests": 1}, "too few for 2 phases"), ({"ramp": 2}, "ramp")],
+    [
+        ({"phases": ()}, "at least 1"),
+        ({"num_requests": 1}, "too few for 2 phases"),
+        ({"num_requests": 10**12}, "less than or equal to 1000000"),
+        ({"request_rate_per_s": math.inf}, "finite number"),
+        ({"ramp": 2}, "ramp"),
+    ],
 )
 def test_phases_that_cannot_be_are_refused(wrong, why):
     with pytest.raises(ValidationError, match=why):

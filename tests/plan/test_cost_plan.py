@@ -49,6 +49,7 @@ def test_other_ways_to_buy_the_same_machine_are_listed():
         ({"usd_per_hour": -1}, "usd_per_hour"),
         ({"slos": {}}, "slos"),
         ({"slos": {"quick": {"ttft_s": 0, "tpot_s": 1}}}, "slos.quick.ttft_s"),
+        ({"slos": {"quick": {"ttft_s": float("inf"), "tpot_s": 1}}}, "slos.quick.ttft_s"),
         ({"apis": ["GPT-5.5.5"]}, "price unknown for 'GPT-5.5.5'.*did you mean"),
         ({"apis": ["Claude Sonnet 4.7"]}, "no verified price of Claude Sonnet 4.7"),
         ({"utilization": 0.5}, "did you mean 'utilisation'"),

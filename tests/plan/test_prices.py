@@ -66,6 +66,7 @@ def test_no_price_is_assumed():
         (listed(MACHINE.replace(", date: 2026-01-01", "")), "machines.0.date"),
         (listed(apis=(API.replace(", date: 2026-01-01", ""),)), "apis.0.date"),
         (listed(MACHINE.replace("usd_per_hour: 1", "usd_per_hour: -1")), "machines.0.usd_per_hour"),
+        (listed(MACHINE.replace("usd_per_hour: 1", "usd_per_hour: .inf")), "machines.0.usd_per_hour"),
         (listed(MACHINE.replace("spot", "borrowed")), "machines.0.purchase"),
         (listed(apis=(API.replace("input_usd_per_million: 1, ", ""),)), "b: a verified name has both prices"),
         (listed(apis=(API.replace("}", ", verified: false}"),)), "only a verified one has any"),

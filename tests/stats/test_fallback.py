@@ -53,6 +53,11 @@ def test_metrics_that_vanish_change_nothing():
         assert made.see(float(second), 0.0, 0.0) is False
 
 
+def test_a_window_that_never_ends_is_refused():
+    with pytest.raises(ValidationError, match=r"window_s\n.*finite number"):
+        Policy(**POLICY.model_dump() | {"window_s": float("inf")})
+
+
 def test_one_threshold_is_refused():
     with pytest.raises(ValidationError, match="return_above must lie above leave_below"):
         Policy(**POLICY.model_dump() | {"return_above": 2.0})

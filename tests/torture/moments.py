@@ -65,9 +65,9 @@ def strike(process, signals) -> None:
 @rounds
 @pytest.mark.parametrize("how", ENDINGS)
 def test_a_campaign_is_ended(small, chance, whole_s, how, nth):
-    held = set()
     for _ in range(2):
         process = under_way(small, chance, whole_s)
+        small.look()
         strike(process, ENDINGS[how])
         said = ended(process)
         if how.startswith("Ctrl-C"):
@@ -75,7 +75,7 @@ def test_a_campaign_is_ended(small, chance, whole_s, how, nth):
             said.clear()
         elif how.startswith("stopped"):
             assert said.code == 0
-        held = small.is_sound(held)
+        small.is_sound()
     small.finishes()
 
 
@@ -87,6 +87,7 @@ def test_a_part_dies(small, chance, whole_s, part, nth):
 
     process = under_way(small, chance, whole_s)
     wait_until(lambda: found() or process.poll() is not None, 30)
+    small.look()
     for victim in found()[:1]:
         try:
             victim.kill()
@@ -95,16 +96,33 @@ def test_a_part_dies(small, chance, whole_s, part, nth):
     said = ended(process)
     assert said.code in (0, 1)
     assert "Traceback" not in said.err
-    small.is_sound(set())
+    small.is_sound()
     small.finishes()
 
 
 @rounds
-def test_no_file_may_grow_further(small, chance, nth):
-    said = small.run(*CAMPAIGN, largest_file=round(10 ** chance.uniform(1, 5)))
+@pytest.mark.parametrize("command", [CAMPAIGN, ("check",), ("run", "01", "--dry-run")], ids=" ".join)
+def test_ctrl_c_in_the_first_two_seconds(small, chance, command, nth):
+    process = small.start(*command)
+    small.begun(process)
+    time.sleep(chance.uniform(0, 2))
+    strike(process, ENDINGS["Ctrl-C"])
+    said = ended(process)
+    assert said.code in (0, 130)
+    said.clear()
+    small.is_sound()
+
+
+@rounds
+@pytest.mark.parametrize("to", ["a pipe", "a file"])
+def test_no_file_may_grow_further(small, chance, to, nth):
+    """As under `ulimit -f`; a standard output that is a file is held to it too."""
+    with (small.folder / "said").open("w") as out:
+        largest = round(10 ** chance.uniform(1, 5))
+        said = small.run(*CAMPAIGN, largest_file=largest, **({"stdout": out} if to == "a file" else {}))
     assert said.code in (0, 1)
     assert "Traceback" not in said.err
-    small.is_sound(set())
+    small.is_sound()
     small.finishes()
 
 
@@ -112,6 +130,7 @@ def test_no_file_may_grow_further(small, chance, nth):
 def test_results_can_no_longer_be_written(small, chance, whole_s, nth):
     process = under_way(small, chance, whole_s)
     small.results.mkdir(exist_ok=True)
+    small.look()
     aside = small.results.rename(small.folder / "aside")
     try:
         small.results.touch()
@@ -123,18 +142,19 @@ def test_results_can_no_longer_be_written(small, chance, whole_s, nth):
     if small.results.is_file():
         small.results.unlink()
         aside.rename(small.results)
-    small.is_sound(set())
+    small.is_sound()
     small.finishes()
 
 
 @rounds
 def test_a_second_campaign_starts(small, chance, whole_s, nth):
     first = under_way(small, chance, whole_s)
+    small.look()
     second = small.run(*CAMPAIGN)
     second.clear()
     assert second.code == 0 or "another measurement runs on this machine" in second.err
     assert ended(first).code == 0
-    small.is_sound(set())
+    small.is_sound()
     small.finishes()
 
 

@@ -35,6 +35,21 @@ CAMPAIGN = ("run", "01", "--group", "full")
 TRACEBACK = re.compile(r"Traceback \(most recent call last\)|^\w*(Error|Exception|Interrupt)\b", re.MULTILINE)
 
 
+@dataclass
+class Count:
+    """Over all cases of one run."""
+
+    records: int = 0
+    """That were on disk and were looked for again."""
+    lost: int = 0
+    """Of these, how many were not found again."""
+    left: int = 0
+    """Processes that outlived their command by GONE_WITHIN_S."""
+
+
+COUNT = Count()
+
+
 @dataclass(frozen=True)
 class Said:
     """How a command ended."""
@@ -56,6 +71,7 @@ class Project:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.mark = folder, f"{folder}-{time.time_ns()}"
+        self.seen: set[str] = set()
         for name in ("params/cpu", "models/heldout", "models/m"):
             (folder / name).mkdir(parents=True)
         body = {"hardware": "cpu", "group": "full", "source": "records", "quick": GROUP, "full": GROUP}
@@ -89,9 +105,12 @@ class Project:
             if largest_file is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
 
+        environment = dict(environment or {})
+        if largest_file is not None:  # what is imported before `specbook` begins is not its own to keep whole
+            environment["PYTHONDONTWRITEBYTECODE"] = "1"
         how = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
         return subprocess.Popen(
-            [sys.executable, str(CLI), *arguments], env=self.environment() | dict(environment or {}),
+            [sys.executable, str(CLI), *arguments], env=self.environment() | environment,
             cwd=self.folder, text=True, errors="replace", preexec_fn=child, start_new_session=True, **how,
         )  # fmt: skip
 
@@ -110,6 +129,10 @@ class Project:
                 continue
         return found
 
+    def look(self) -> None:
+        """Remember the records that are on disk now: whatever comes, they have to stay."""
+        self.seen |= {path.stem for path in self.results.glob("*/*/*.json")}
+
     def finishes(self) -> None:
         """The campaign, run once more without harm, measures the rest and has all its points."""
         for path in self.orphans():
@@ -120,6 +143,7 @@ class Project:
         checked = self.run("check")
         assert (checked.code, checked.err) == (0, "")
         self.nothing_runs()
+        self.nothing_is_lost()
 
     def orphans(self) -> list[Path]:
         """Rows whose record a kill forestalled."""
@@ -129,7 +153,9 @@ class Project:
     def nothing_runs(self) -> None:
         """No process is left behind."""
         wait_until(lambda: not self.processes(), GONE_WITHIN_S)
-        assert self.processes() == []
+        left = self.processes()
+        COUNT.left += len(left)
+        assert left == []
 
     def record_ids(self) -> set[str]:
         """Run ids on disk, by `specbook`'s own reader in a process of its own."""
@@ -140,20 +166,27 @@ class Project:
         )
         return set(done.stdout.split())
 
+    def nothing_is_lost(self) -> None:
+        """Every record that was seen is still there; those there now are seen."""
+        now = self.record_ids()
+        lost = self.seen - now
+        COUNT.records += len(self.seen)
+        COUNT.lost += len(lost)
+        self.seen = now
+        assert lost == set()
+
     def begun(self, process: subprocess.Popen[str]) -> float:
         """Wait until a command's own code runs, so that what comes before is not taken for it; its time."""
         assert wait_until(lambda: (self.folder / "begun").exists() or process.poll() is not None, TIMEOUT_S)
         (self.folder / "begun").unlink(missing_ok=True)
         return time.monotonic()
 
-    def is_sound(self, before: set[str]) -> set[str]:
-        """No record is lost or damaged, nothing runs; returns the run ids. A kill may leave rows alone."""
+    def is_sound(self) -> None:
+        """No record that was seen is lost, none is damaged, nothing runs. A kill may leave rows alone."""
         self.nothing_runs()
-        now = self.record_ids()
-        assert before <= now, f"lost: {before - now}"
+        self.nothing_is_lost()
         bad = [line for line in self.run("check").err.splitlines() if "belongs to no record" not in line]
         assert bad == []
-        return now
 
 
 def make_model(folder: Path) -> None:

@@ -1,16 +1,11 @@
 """One point: warm up, open the window, load the server, close the window, check the books -> RunRecord."""
 
 import json
-import os
 import secrets
-import shutil
-import tempfile
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 from specbook import engine, paths, records
 from specbook.engine import counters
@@ -57,11 +52,10 @@ def measure(
     chosen, warmup = traffic.measured_and_warmup(
         point.traffic, point.load.num_requests, point.load.num_warmups
     )
-    with tempfile.TemporaryDirectory(dir=_scratch(), prefix=f"{os.getpid()}-") as folder:
-        run = _Run(server, point, Path(folder), timeout_s)
-        origin = _provenance(
-            point, server, [arg.replace(folder, "build/bench") for arg in run.arguments(chosen, "window")]
-        )
+    with loadgen.scratch() as folder:
+        run = _Run(server, point, folder, timeout_s)
+        arguments = [arg.replace(str(folder), "build/bench") for arg in run.arguments(chosen, "window")]
+        origin = _provenance(point, server, arguments)
         try:
             window = _observe(run, warmup, chosen)
             if problem := stall.stalled(window.result, point.load) or books.disagreement(window, point):
@@ -89,16 +83,6 @@ def failed(
     """The record of a point that could not be measured: its server crashed, or never became ready."""
     origin = _provenance(point, server, [])
     return _failed(point, reason, hardware, together, origin, new_run_id(point), _now())
-
-
-def _scratch() -> Path:
-    """Where a point's files lie while it is measured, without what killed measurements left."""
-    folder = paths.scratch("bench")
-    for left in folder.iterdir():
-        owner = left.name.partition("-")[0]
-        if not owner.isdigit() or not psutil.pid_exists(int(owner)):
-            shutil.rmtree(left, ignore_errors=True)
-    return folder
 
 
 @dataclass(frozen=True)

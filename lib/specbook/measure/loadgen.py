@@ -3,17 +3,35 @@
 import json
 import os
 import select
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any
+
+import psutil
 
 from specbook import engine, paths
 from specbook.errors import EngineError
 
 IMPORT_TIMEOUT_S = 300
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder for the files of one window, named after this process; what killed measurements left goes."""
+    above = paths.scratch("bench")
+    for left in above.iterdir():
+        owner = left.name.partition("-")[0]
+        if not owner.isdigit() or not psutil.pid_exists(int(owner)):
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=above, prefix=f"{os.getpid()}-") as folder:
+        yield Path(folder)
 
 
 class LoadGenerator:

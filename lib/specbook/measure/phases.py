@@ -2,22 +2,20 @@
 
 import json
 import random
-import tempfile
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from pydantic import Field, model_validator
 
-from specbook import engine, paths
+from specbook import engine
 from specbook.engine.base import Counters
 from specbook.errors import EngineError
 from specbook.measure import loadgen
 from specbook.measure import prompts as traffic
 from specbook.plan import prompts as files
 from specbook.plan.prompts import Prompt
-from specbook.plan.schema import Frozen, Load, Name, Point, Target, Traffic
+from specbook.plan.schema import MOST_REQUESTS, Frozen, Load, Name, Point, Target, Traffic
 from specbook.records.drifted import Episode, Readings, Requests
 
 TIMEOUT_S = 1800
@@ -34,11 +32,11 @@ class Phases(Frozen):
     """Domains of each phase, all phases alike in requests."""
     ramp: float = Field(default=0.0, ge=0, le=1)
     """Share of a phase over which its domains gradually take the place of those before; 0: at once."""
-    num_requests: int = Field(ge=1)
+    num_requests: int = Field(ge=1, le=MOST_REQUESTS)
     concurrency: int | None = Field(default=None, ge=1)
-    request_rate_per_s: float | None = Field(default=None, gt=0)
+    request_rate_per_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     max_tokens: int = Field(ge=1)
-    scrape_s: float = Field(default=1.0, ge=0.5)
+    scrape_s: float = Field(default=1.0, ge=0.5, allow_inf_nan=False)
     """Between two readings of the counters."""
 
     @model_validator(mode="after")
@@ -120,9 +118,9 @@ def send(
         chapter="drift", target=target, speculation=None, restart=seed, load=how.load,
         traffic=Traffic(domain=chosen[0].domain or "mixed", max_tokens=how.max_tokens, seed=seed),
     )  # fmt: skip
-    with tempfile.TemporaryDirectory(dir=paths.scratch("bench")) as folder:
-        result = Path(folder, "result.json")
-        dataset = traffic.write_bench_file(Path(folder, "prompts.jsonl"), chosen, how.max_tokens)
+    with loadgen.scratch() as folder:
+        result = folder / "result.json"
+        dataset = traffic.write_bench_file(folder / "prompts.jsonl", chosen, how.max_tokens)
         arguments = engine.load_tool().arguments(point, url, dataset, len(chosen), result)
         loadgen.shared().run(arguments, api_key=api_key, timeout_s=TIMEOUT_S, watch=watch)
         return json.loads(result.read_text(encoding="utf-8"))

@@ -14,6 +14,8 @@ from specbook.plan.schema import Frozen, Point
 class Objective(Frozen):
     """A service-level objective: what p99 of both clocks has to keep."""
 
+    model_config = ConfigDict(allow_inf_nan=False)
+
     ttft_s: float = Field(gt=0)
     tpot_s: float = Field(gt=0)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, Self, TypeVar
 
 import yaml
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from specbook import paths
 from specbook.errors import ConfigError
@@ -18,6 +18,8 @@ Purchase = Literal["on demand", "spot", "reserved", "capacity block", "not state
 
 class Sourced(Frozen):
     """Who says so, and since when."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
 
     name: str = Field(min_length=1)
     source: str = Field(pattern=r"\S")

@@ -7,13 +7,15 @@ threshold would be crossed again and again by noise; so there are two, and what 
 from collections import deque
 from typing import NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from specbook.plan.schema import Frozen
 
 
 class Policy(Frozen):
     """The numbers of a fallback. Lengths are acceptance lengths, bonus token included."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
 
     leave_below: float = Field(ge=1)
     """Of the window's mean length: the break-even length is where drafting stops to pay."""
