@@ -22,7 +22,9 @@ DENSE = Target(
 MOE = DENSE.model_copy(update={"name": "pocket-moe", "model": "models/pocket-moe"})
 
 EAGLE3 = "02a8934:models/pocket-dense-eagle3"
-"""The heads of the dense target go on from this one, of six epochs on half as many answers."""
+"""The EAGLE-3 head of the dense target goes on from this one, of six epochs on half as many answers."""
+PEAGLE = "ea4f3b4:models/pocket-dense-peagle"
+"""Its P-EAGLE head goes on from this one: three epochs, grown out of the same EAGLE-3 head."""
 NOISE = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Strengths of router noise that heads are trained with, in logits."""
 
@@ -136,7 +138,7 @@ def noise_head(strength: float) -> str:
 def _peagle(device: str, report: Callable[[str], None]) -> None:
     from specbook.pocket.draft import PEagleRecipe
 
-    _head(DENSE, PEagleRecipe(start=EAGLE3), paths.models_dir() / f"{DENSE.name}-peagle", report)
+    _head(DENSE, PEagleRecipe(start=PEAGLE, epochs=4), paths.models_dir() / f"{DENSE.name}-peagle", report)
 
 
 def _moe_peagle(device: str, report: Callable[[str], None]) -> None:
