@@ -50,3 +50,16 @@ def test_any_of_its_names_will_do(pytester, monkeypatch):
     path.chmod(0o755)
     monkeypatch.setenv("PATH", str(pytester.path))
     assert tools.need("chromium") == str(path)
+
+
+def test_what_was_tried_again_is_told_with_the_reason(pytester, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(tools.__file__).parent))
+    pytester.makepyfile("""
+        import pytest
+        tries = []
+
+        @pytest.mark.flaky(reruns=1)
+        def test_second_time(): tries.append(1); assert len(tries) == 2, "the machine stood still"
+    """)
+    done = pytester.runpytest_subprocess("-p", "tools")
+    done.stdout.fnmatch_lines(["tried again: *::test_second_time: AssertionError: the machine stood still*"])

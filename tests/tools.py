@@ -38,8 +38,11 @@ def need(name: str) -> str:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
-    """After all else, a line per program that was missing: how many tests that cost, and how to get it."""
+    """After all else: what was tried again and why; programs that were missing, what that cost, the mend."""
     yield
+    for report in terminalreporter.stats.get("rerun", []):
+        why = getattr(report.longrepr, "reprcrash", None)
+        terminalreporter.write_line(f"tried again: {report.nodeid}: {why and why.message}", yellow=True)
     reasons = [str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", [])]
     counts = Counter(reason.rpartition(LEFT_OUT)[2] for reason in reasons if LEFT_OUT in reason)
     for name, n in counts.items():
