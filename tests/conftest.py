@@ -19,6 +19,7 @@ LONGEST = (
 """Groups that take minutes. They begin first, on different workers, and what is quick fills the end."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With several workers (`-n`), tests that share what is slow to make stay on one: see `_group`.
 

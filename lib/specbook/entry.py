@@ -1,7 +1,6 @@
 """Where the command line begins: Ctrl-C has its one message even in the seconds of the first imports."""
 
 import os
-import resource
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -12,9 +11,6 @@ def main() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the caller closed it, and whatever prints would fail
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
-    if resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY:
-        # Under `ulimit -f` Python would leave half-written bytecode, on which every later import fails.
-        sys.dont_write_bytecode, os.environ["PYTHONDONTWRITEBYTECODE"] = True, "1"
     sys.stdout.write, sys.stdout.flush = _told(sys.stdout.write), _told(sys.stdout.flush)
     try:
         from specbook.cli import app
