@@ -45,7 +45,8 @@ def shipped_log_ratios() -> Floats:
     rows = [
         (run.hardware.id, run.point.load.label, run.point.traffic.domain, run.point.restart, run.point.arm,
          np.log(run.measurement.throughput.output_tokens_per_s))
-        for run in select.current(records.load())
+        for hardware in sorted({run.hardware.id for run in records.load()})  # each with weights of its own
+        for run in select.current(records.load(hardware))
     ]  # fmt: skip
     names = ["hardware", "load", "domain", "restart", "arm"]
     speeds = pd.DataFrame(rows, columns=[*names, "log"]).set_index(names)["log"].unstack("arm")

@@ -210,10 +210,19 @@ def test_the_pages_say_what_is_so(truth, pages):
     assert [words for words in truth.always if not re.search(words, text)] == []
 
 
-def test_a_chapter_without_records_says_what_measures_them(truth):
+@pytest.fixture(scope="module")
+def refusals(truth: Truth) -> list[str]:
+    """What is said in place of the pages that have no records in that world."""
+    said = []
     for name in truth.refused:
-        with pytest.raises(ConfigError, match=r"measure it with `specbook run 01_baseline"):
+        with pytest.raises(ConfigError) as refused:
             chapters.run(name, group="quick")
+        said.append(str(refused.value))
+    return said
+
+
+def test_a_chapter_without_records_says_what_measures_them(refusals):
+    assert [said for said in refusals if "measure it with `specbook run 01_baseline" not in said] == []
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
