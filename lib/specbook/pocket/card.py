@@ -133,9 +133,11 @@ def _study() -> Iterator[str]:
         yield "prompts a domain, far fewer than the shipped head's. Each differs from the first in one thing."
         yield "Minutes are of one thread. Shares of right guesses by position, whatever came before, on"
         yield "answers kept out of training (`depth_study.csv`):\n"
-        yield "| " + " | ".join(name.removeprefix("position_") for name in rows[0]) + " |"
-        yield "|" + "---|" * len(rows[0])
-        yield from ("| " + " | ".join(row.values()) + " |" for row in rows)
+        names = [name for name in rows[0] if any(row[name] for row in rows)]
+        yield "| " + " | ".join(name.removeprefix("position_") for name in names) + " |"
+        yield "|" + "---|" * len(names)
+        yield from ("| " + " | ".join(row[name][:4] if "_" in name else row[name] for name in names) + " |"
+                    for row in rows)  # fmt: skip
         yield ""
 
 

@@ -12,8 +12,8 @@ from specbook.pocket.train import EAGLE3
 
 BASE = PEagleRecipe(prompts_per_domain=100, epochs=3)
 VARIANTS: Mapping[str, dict[str, Any]] = {
-    "base: 4 layers, rows of 384 tokens, depth 8": {},
-    "grown from the EAGLE-3 head of 1500 answers": {"start": EAGLE3},
+    "base: 4 layers, depth 8": {},
+    "grown from EAGLE-3 (1500 answers)": {"start": EAGLE3},
     "hidden states not normalised": {"norm_before_fc": False},
     "2 layers": {"num_layers": 2},
     "6 layers": {"num_layers": 6},
