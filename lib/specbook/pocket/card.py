@@ -15,7 +15,7 @@ from specbook.pocket import quality, study
 from specbook.stats.estimate import Estimate
 
 RIGHT = re.compile(r"full_acc_(\d+)_epoch")
-AT = re.compile(r"position_(\d+)_acc_epoch")
+AT = re.compile(r"position_(\d+)(?:_acc_epoch)?")
 DETAIL = re.compile(r"(?:cond_acc|loss)_\d+_epoch")
 """Columns of a head's log that follow from others or are parts of a sum: with them no page is wide enough."""
 INTRO = """\
@@ -134,10 +134,9 @@ def _study() -> Iterator[str]:
         yield "Minutes are of one thread. Shares of right guesses by position, whatever came before, on"
         yield "answers kept out of training (`depth_study.csv`):\n"
         names = [name for name in rows[0] if any(row[name] for row in rows)]
-        yield "| " + " | ".join(name.removeprefix("position_") for name in names) + " |"
+        yield "| " + " | ".join(map(_title, names)) + " |"
         yield "|" + "---|" * len(names)
-        yield from ("| " + " | ".join(row[name][:4] if "_" in name else row[name] for name in names) + " |"
-                    for row in rows)  # fmt: skip
+        yield from ("| " + " | ".join(_short(name, row[name]) for name in names) + " |" for row in rows)
         yield ""
 
 

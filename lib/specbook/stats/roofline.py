@@ -80,16 +80,20 @@ def decode_step(
     # Attention: 2 FLOPs a weight for the scores, 2 for the weighted sum of the values.
     attention = 4 * shape.num_layers * shape.num_heads * shape.head_dim * context
     flops = tokens * (2.0 * shape.num_active_parameters + attention)
-    memory_s, compute_s = _at(peak_bytes_per_s, bytes_read, devices), _at(peak_flops_per_s, flops, devices)
-    return StepCost(bytes_read=bytes_read, flops=flops, memory_s=memory_s, compute_s=compute_s)
+    return StepCost(
+        bytes_read=bytes_read,
+        flops=flops,
+        memory_s=_at("peak_bytes_per_s", peak_bytes_per_s, bytes_read, devices),
+        compute_s=_at("peak_flops_per_s", peak_flops_per_s, flops, devices),
+    )
 
 
-def _at(peak_per_s: float | None, amount: float, devices: int) -> float | None:
+def _at(name: str, peak_per_s: float | None, amount: float, devices: int) -> float | None:
     """Seconds of bytes or FLOPs that devices share, each at its peak; None where that is unknown."""
     if peak_per_s is None:
         return None
     if peak_per_s <= 0:
-        raise ValueError(f"a peak is positive, or None if unknown; got {peak_per_s} a second")
+        raise ValueError(f"a peak is positive, or None if unknown; got {name}={peak_per_s}")
     return amount / peak_per_s / devices
 
 
