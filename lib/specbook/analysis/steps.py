@@ -7,10 +7,15 @@ import pandas as pd
 
 from specbook.analysis import summaries
 from specbook.analysis.arrivals import closed
+from specbook.plan.schema import Speculation
 from specbook.records import select
+from specbook.records.experiment import ExperimentRecord
 from specbook.records.run import RunRecord
-from specbook.stats import roofline, sized
+from specbook.records.stepped import Stepped
+from specbook.stats import ratios, roofline, sized
 
+PARTS = ("arm", "part", "milliseconds")
+OPTIONS = ("arm", "option", "length", "estimate")
 UNKNOWN = dict.fromkeys(("memory_s", "compute_s", "least_s", "overhead_s", "bound"))
 
 
@@ -74,3 +79,41 @@ def _devices(run: RunRecord) -> int | None:
         "cpu": 1,  # the peaks are the whole CPU's
         "neuron": None,  # a rank is a core, the peaks are a chip's
     }.get(run.hardware.kind, run.point.target.tensor_parallel_size)
+
+
+def parts(kept: Iterable[tuple[ExperimentRecord, Stepped]]) -> pd.DataFrame:
+    """Milliseconds of a step by part, of each experiment's first variant: columns PARTS.
+
+    The profiler says the shares; they are laid over the step as it was timed without it.
+    """
+    rows = []
+    for record, result in kept:
+        first = result.variants[0]
+        whole_ms = 1e3 * ratios.geometric_mean_ci(first.step_s, unit_of_n="turns").value
+        rows += [
+            {"arm": _arm(record), "part": part, "milliseconds": share * whole_ms}
+            for part, share in first.parts.items()
+        ]
+    return summaries.frame(rows, PARTS)
+
+
+def options(kept: Iterable[tuple[ExperimentRecord, Stepped]]) -> pd.DataFrame:
+    """What each further variant makes of the first one's step: columns OPTIONS.
+
+    `estimate` is a ratio of times over turns; below one, the step is shorter. `length` is the variant's
+    tokens a step, which an option of the engine's should not change.
+    """
+    rows = []
+    for record, result in kept:
+        first, *others = result.variants
+        rows += [
+            {"arm": _arm(record), "option": other.name, "length": other.length,
+             "estimate": ratios.ratio_ci(other.step_s, first.step_s, unit_of_n="turns")}
+            for other in others
+        ]  # fmt: skip
+    return summaries.frame(rows, OPTIONS)
+
+
+def _arm(record: ExperimentRecord) -> str:
+    given = record.experiment.parameters.get("speculation")
+    return Speculation.model_validate(given).label if given else "baseline"

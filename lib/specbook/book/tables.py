@@ -119,6 +119,16 @@ def bounds(table: pd.DataFrame) -> pd.DataFrame:
     return _indexed({**head, **columns, "of the bound": share}, ["load", "domain"])
 
 
+def options(table: pd.DataFrame) -> pd.DataFrame:
+    """Of `analysis.steps.options`: how long a step is with an option, over the same step without."""
+    columns = {
+        "arm": table["arm"], "option": table["option"],
+        "step, of the planned one's": [one.span("×") for one in table["estimate"]],
+        "tokens a step": table["length"].round(2), "n": [one.counted for one in table["estimate"]],
+    }  # fmt: skip
+    return _indexed(columns, ["arm", "option"])
+
+
 def tails(table: pd.DataFrame) -> pd.DataFrame:
     """Of `tail.changes`, domains pooled: p99 of each arm in ms, and how it changed; `*`: too few prompts."""
     p99 = table[table["q"] == 0.99]

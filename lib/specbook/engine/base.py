@@ -62,6 +62,27 @@ class LoadTool(Protocol):
         """The error that the worker's log ends with."""
 
 
+class Profiler(Protocol):
+    """A profiler that comes with an engine: it says what the time of a step goes into."""
+
+    variables: Mapping[str, str]
+    """Of the server's environment."""
+    start_path: str
+    """Asked with POST, it begins to profile."""
+    stop_path: str
+    """Likewise, it stops, and has written what it found once it answers."""
+
+    def arguments(self, folder: Path) -> tuple[str, ...]:
+        """Of the server's command line; what is found goes to `folder`."""
+
+    def steps(self, folder: Path) -> list[dict[str, float]]:
+        """Part -> seconds, for each step of one engine, in their order; none where nothing was profiled.
+
+        Raises:
+            EngineError: if a file in `folder` cannot be read.
+        """
+
+
 class Engine(Protocol):
     """An inference engine with an OpenAI-compatible server. A folder beside this file registers one."""
 
@@ -81,6 +102,8 @@ class Engine(Protocol):
     """Where the server publishes what it has counted."""
     load_tool: LoadTool | None
     """The load generator that comes with it, if one does."""
+    profiler: Profiler | None
+    """Its profiler, if it has one."""
 
     def build(self) -> Build:
         """What is installed.

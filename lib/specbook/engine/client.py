@@ -30,6 +30,10 @@ class Client:
         """The text of one of the server's pages; raises httpx.HTTPError unless it answers with success."""
         return self._http.get(self.url + path).raise_for_status().text
 
+    def post(self, path: str) -> None:
+        """Ask for what a page does; may take as long as an answer. See `get` for errors."""
+        self._http.post(self.url + path, timeout=ANSWER_TIMEOUT_S).raise_for_status()
+
     def prepare(self) -> None:
         """Import now what else the first request would wait for, and its clock count."""
         _ = self._openai

@@ -13,7 +13,7 @@ from specbook.records.run import ServerCounters, SpecDecodeCounters
 class Echo:
     name, title, packages = "echo", "Echo", ()
     key_variable, health_path, counters_path = "ECHO_KEY", "/up", "/counts"
-    lock_arguments, load_tool = (), None
+    lock_arguments, load_tool, profiler = (), None, None
 
     def build(self):
         return Build("echo", "1", "cpu")

@@ -153,3 +153,21 @@ def by_request(table: pd.DataFrame) -> Axes:
     ax.axhline(1.0, color="black", linewidth=1.2)
     style.legend_above([ax], 5)
     return ax
+
+
+@styled
+@style.or_words("No step was profiled yet.")
+def step_parts(table: pd.DataFrame) -> Axes:
+    """Of `analysis.steps.parts`: a bar an arm, cut into the parts of its step."""
+    arms, names = (list(dict.fromkeys(table[name])) for name in ("arm", "part"))
+    (ax,) = style.panels(1, height=1.6 + 0.6 * len(arms))
+    ends = pd.Series(0.0, index=arms)
+    for name in names:
+        part = table[table["part"] == name].set_index("arm")["milliseconds"].reindex(arms).fillna(0.0)
+        ax.barh(arms, part, left=ends, label=name, color=style.colour(name, names), edgecolor="white")
+        ends += part
+    ax.invert_yaxis()
+    ax.set_xlabel("ms a step, one sequence")
+    ax.grid(axis="y", visible=False)
+    style.legend_above([ax], 4)
+    return ax

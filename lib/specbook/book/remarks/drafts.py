@@ -95,3 +95,38 @@ def bounds(table: pd.DataFrame) -> str:
             f"{worst['label']} on {worst['domain']}."
         )
     return "\n".join(lines) or "No step with speculation can be held against one without."
+
+
+def step_parts(table: pd.DataFrame) -> str:
+    """Of `steps.parts`: what a step takes, and its largest parts beside the first arm's."""
+    lines, first = [], None
+    for arm, cell in table.groupby("arm", sort=False):
+        spent = cell.set_index("part")["milliseconds"]
+        if first is None:
+            first = spent
+            told = [f"{part} {percent(share)}" for part, share in (spent / spent.sum()).nlargest(3).items()]
+            lines.append(f"- **{arm}**: {spent.sum():.1f} ms, of which {listed(told)}.")
+            continue
+        more = spent - first.reindex(spent.index).fillna(0.0)
+        told = [f"{part} {extra:+.1f}" for part, extra in more.loc[more.abs().nlargest(3).index].items()]
+        lines.append(
+            f"- **{arm}**: {spent.sum():.1f} ms, {spent.sum() / first.sum():.2f} times as long. Most of the "
+            f"difference, in ms: {listed(told)}."
+        )
+    return "\n".join(lines)
+
+
+def options(table: pd.DataFrame) -> str:
+    """Of `steps.options`: which of the engine's options change a step's time beyond its interval."""
+    lines = []
+    for option, cell in table.groupby("option", sort=False):
+        told: dict[str, list[str]] = {}
+        for arm, one in zip(cell["arm"], cell["estimate"], strict=True):
+            closed = one.low is not None and one.high is not None
+            word = "shortens" if closed and one.high < 1 else "lengthens" if closed and one.low > 1 else None
+            said = f"{word} the step of" if word else "changes nothing beyond its interval for"
+            told.setdefault(said, []).append(f"{arm} ({one.span('×')})")
+        lines.append(
+            f"- *{option}* " + "; ".join(f"{said} {listed(arms)}" for said, arms in told.items()) + "."
+        )
+    return "\n".join(lines)

@@ -7,6 +7,7 @@ from specbook.engine.base import Build, Counters, Pulse
 from specbook.engine.check import Check
 from specbook.engine.vllm import checks, command, counters, log, router_noise
 from specbook.engine.vllm.bench import Bench
+from specbook.engine.vllm.profiler import TorchProfiler
 from specbook.plan.schema import Speculation, Target
 
 
@@ -21,6 +22,7 @@ class Vllm:
     health_path = "/health"
     counters_path = "/metrics"
     load_tool = Bench()
+    profiler = TorchProfiler()
 
     def build(self) -> Build:
         """The build that is installed."""

@@ -36,7 +36,7 @@ class NxdInference(Vllm):
     name = "vllm-nxdi"
     title = "vLLM over NxD Inference"
     packages = (LIBRARY, "neuronx-cc")
-    load_tool = None
+    load_tool = profiler = None
 
     def build(self) -> Build:
         """The library that is installed.

@@ -1,0 +1,176 @@
+"""The experiment on a step: turns are taken, steps are counted by the engine, and what fails is said."""
+
+from types import MappingProxyType, SimpleNamespace
+from typing import ClassVar
+
+import httpx
+import pytest
+
+from specbook.analysis import steps
+from specbook.book import profiled, tables
+from specbook.book.figures import drafts as draw
+from specbook.book.remarks import drafts as remarks
+from specbook.engine.base import Counters
+from specbook.errors import ConfigError, EngineError
+from specbook.measure.experiments import step
+from specbook.plan.prompts import Prompt
+from specbook.records.run import ServerCounters, SpecDecodeCounters
+from specbook.records.stepped import Stepped, Variant
+
+TARGET = {"name": "pocket-dense", "model": "models/pocket-dense", "max_model_len": 512}
+DRAFT = {"method": "ngram", "prompt_lookup_max": 4, "num_speculative_tokens": 3}
+TWO = ({"name": "as planned"}, {"name": "other", "extra_args": ["--flag"], "variables": {"VLLM_X": "1"}})
+PROFILED = [{"pass": 0.003, "draft": 0.001}, {"pass": 0.003, "draft": 0.003}, {"pass": 0.003, "draft": 0.001}]
+
+
+class Profiler:
+    variables = MappingProxyType({"SCOPES": "1"})
+    start_path, stop_path = "/begin", "/end"
+
+    def arguments(self, folder):
+        return "--profile", str(folder)
+
+    def steps(self, folder):
+        return PROFILED
+
+
+class Served:
+    """Answers eleven tokens in chunks that are half a second apart; drafting, in five steps."""
+
+    all: ClassVar[list] = []
+    tokens = 11
+
+    def __init__(self, target, speculation):
+        self.target, self.speculation, self.environment = target, speculation, {}
+        self.answers, self.asked, self.running = 0, [], True
+        self.client = self
+        Served.all.append(self)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def pause(self):
+        self.running = False
+
+    def resume(self):
+        assert not any(other.running for other in Served.all)
+        self.running = True
+
+    def prepare(self):
+        pass
+
+    def post(self, path):
+        self.asked.append((path, self.answers))
+
+    def last_words(self):
+        return "nothing"
+
+    def stream(self, turns, max_tokens):
+        self.answers += 1
+        said = SimpleNamespace(delta=SimpleNamespace(content="a"))
+        for _ in range(6 if self.tokens else 0):
+            yield SimpleNamespace(choices=[said], usage=None)
+        yield SimpleNamespace(choices=[], usage=SimpleNamespace(completion_tokens=self.tokens))
+
+    def counters(self):
+        server = ServerCounters(prompt_tokens=0, generation_tokens=0, requests_finished=self.answers,
+                                prefix_cache_hits=0, preemptions=0, queue_time_s=0)  # fmt: skip
+        drafted = SpecDecodeCounters(num_drafts=5 * self.answers, num_draft_tokens=15 * self.answers,
+                                     num_accepted_tokens=5 * self.answers,
+                                     num_accepted_tokens_per_pos=(5 * self.answers, 0, 0))  # fmt: skip
+        return Counters(server, drafted if self.speculation else None)
+
+
+@pytest.fixture
+def engine(monkeypatch, tmp_path):
+    clock = iter(range(10**6))
+    Served.all, Served.tokens = [], 11
+    monkeypatch.setattr(step, "Server", Served)
+    monkeypatch.setattr(step.time, "perf_counter", lambda: next(clock) / 2)
+    monkeypatch.setattr(step.registry, "of", lambda target: SimpleNamespace(profiler=Profiler()))
+    monkeypatch.setattr(step.paths, "scratch", lambda name: tmp_path)
+    told = [Prompt(id=str(i), prompt="?") for i in range(9)]
+    monkeypatch.setattr(step.prompts, "of", lambda traffic: told)
+
+
+def asked(**more):
+    return step.Asked(
+        **{"target": TARGET, "domain": "json", "turns": 3, "num_requests": 2, "max_tokens": 16, **more}
+    )
+
+
+@pytest.mark.parametrize(("draft", "step_s", "length"), [(None, 0.25, 1.0), (DRAFT, 0.5, 2.0)])
+def test_a_step_is_what_the_engine_counts_and_each_option_has_its_turns(engine, draft, step_s, length):
+    found = step.run(asked(speculation=draft, options=TWO))
+    for one in found.variants:
+        assert one.step_s == (step_s,) * 3  # 2.5 s an answer, over ten steps or five
+        assert one.length == length
+        assert one.profiled_step_s == pytest.approx(0.004)
+        assert one.parts == {"pass": pytest.approx(0.75), "draft": pytest.approx(0.25)}
+    plain, other = Served.all
+    assert plain.asked == other.asked == [("/begin", 8), ("/end", 10)]  # after a turn to warm up, and three
+    assert plain.target.extra_args[0] == "--profile"
+    assert other.target.extra_args[:2] == ("--flag", "--profile")
+    assert (plain.environment, other.environment) == ({"SCOPES": "1"}, {"SCOPES": "1", "VLLM_X": "1"})
+
+
+def test_an_engine_without_a_profiler_a_silent_answer_and_a_refused_profile_are_said(engine, monkeypatch):
+    def refuse(self, path):
+        raise httpx.ConnectError("no such page")
+
+    monkeypatch.setattr(Served, "post", refuse)
+    with pytest.raises(EngineError, match="pocket-dense was not profiled: no such page"):
+        step.run(asked())
+    monkeypatch.setattr(Served, "tokens", 0)
+    Served.all = []
+    with pytest.raises(EngineError, match="pocket-dense answered 0 with nothing"):
+        step.run(asked())
+    monkeypatch.setattr(step.registry, "of", lambda target: SimpleNamespace(profiler=None))
+    with pytest.raises(ConfigError, match="engine 'vllm' has no profiler"):
+        step.run(asked())
+
+
+def kept(*pairs):
+    """What replaying an appendix gives: (speculation, a step's ms, the other option's)."""
+    for draft, ms, other in pairs:
+        parts = {"pass": 0.5, "draft": 0.5 if draft else 0.0, "between steps": 0.0 if draft else 0.5}
+        variants = [
+            Variant(name=name, length=2.0, step_s=tuple(s * 1e-3 * f for f in (0.99, 1.0, 1.01)), parts=parts,
+                    profiled_step_s=0.1)
+            for name, s in (("as planned", ms), ("other", other))
+        ]  # fmt: skip
+        experiment = SimpleNamespace(parameters={"speculation": draft} if draft else {})
+        yield SimpleNamespace(experiment=experiment), Stepped(variants=tuple(variants))
+
+
+def test_parts_are_laid_over_the_time_without_the_profiler_and_options_over_the_plan():
+    found = list(kept((None, 4, 4), (DRAFT, 10, 5)))
+    parts = steps.parts(found)
+    assert dict(parts.groupby("arm", sort=False)["milliseconds"].sum().round(2)) == {
+        "baseline": 4,
+        "ngram K=3": 10,
+    }
+    told = remarks.step_parts(parts)
+    assert "- **baseline**: 4.0 ms" in told
+    assert "- **ngram K=3**: 10.0 ms, 2.50 times as long." in told
+    assert "draft +5.0, pass +3.0 and between steps -2.0" in told
+    tried = steps.options(found)
+    assert [round(one.value, 3) for one in tried["estimate"]] == [1.0, 0.5]
+    told = remarks.options(tried)
+    assert "changes nothing beyond its interval for baseline (1.00×" in told
+    assert "shortens the step of ngram K=3 (0.50×" in told
+    assert list(tables.options(tried)["n"]) == ["3 turns", "3 turns"]
+    assert draw.step_parts(parts).get_xlabel() == "ms a step, one sequence"
+
+
+def test_where_nothing_was_profiled_the_page_says_what_measures_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
+    for hardware in ("cpu", "h100"):
+        assert profiled.kept(hardware) == []
+    assert "`specbook run appendix_step`" in profiled.said([])
+    assert steps.parts([]).empty
+    assert steps.options([]).empty
+    assert remarks.step_parts(steps.parts([])) == remarks.options(steps.options([])) == ""
