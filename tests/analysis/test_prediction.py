@@ -47,7 +47,9 @@ def both(column, serial=(1.2, 0.2, 0.9), parallel=(1.9, 0.02, 0.88)):
 
 
 def test_the_crossover_is_where_drafting_in_parallel_starts_to_win():
-    (row,) = prediction.crossovers(both("speedup"), both("predicted"), "EAGLE-3", "P-EAGLE").itertuples()
+    row, single = prediction.crossovers(both("speedup"), both("predicted"), "EAGLE-3", "P-EAGLE").itertuples()
+    assert (row.domain, single.domain) == (prediction.AVERAGED, "json")
+    assert row[3:] == single[3:]  # of one domain
     lead = [
         (theory.expected_acceptance_length(0.88, k) / (1.9 + 0.02 * k))
         - (theory.expected_acceptance_length(0.9, k) / (1.2 + 0.2 * k))
@@ -62,7 +64,7 @@ def test_the_crossover_is_where_drafting_in_parallel_starts_to_win():
 def test_a_method_that_never_wins_has_no_crossover_and_one_that_always_does_starts_with_it():
     never = both("speedup", parallel=(3.0, 0.0, 0.1))
     always = both("predicted", parallel=(1.0, 0.0, 0.95))
-    (row,) = prediction.crossovers(never, always, "EAGLE-3", "P-EAGLE").itertuples()
+    row, _ = prediction.crossovers(never, always, "EAGLE-3", "P-EAGLE").itertuples()
     assert np.isnan(row.measured)
     assert row.predicted == 1.0
     assert prediction.crossovers(never, always, "EAGLE-3", "suffix").empty

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from specbook.analysis.prediction import AVERAGED
 from specbook.book import tables
 from specbook.book.remarks import drafts
 
@@ -41,8 +42,15 @@ def test_depth_names_the_domains_that_hold_and_says_when_none_does():
     )
 
 
-def crossing(measured, predicted):
-    row = {"load": "batch 8", "measured": measured, "predicted": predicted, "smallest": 1, "largest": 10}
+def crossing(measured, predicted, domain=AVERAGED):
+    row = {
+        "load": "batch 8",
+        "domain": domain,
+        "measured": measured,
+        "predicted": predicted,
+        "smallest": 1,
+        "largest": 10,
+    }
     return pd.DataFrame([row])
 
 
@@ -50,8 +58,12 @@ def crossing(measured, predicted):
     ("measured", "predicted", "want"),
     [
         (4.2, 5.0, "from K = 4.2 on as measured, from K = 5.0 on as predicted: 0.8 apart"),
-        (np.nan, np.nan, "at no K up to 10 as measured, at no K up to 10 as predicted: they agree"),
-        (np.nan, 3.0, "at no K up to 10 as measured, from K = 3.0 on as predicted: the prediction is wrong"),
+        (np.nan, np.nan, "from no K to 10 on as measured, from no K to 10 on as predicted: they agree"),
+        (
+            np.nan,
+            3.0,
+            "from no K to 10 on as measured, from K = 3.0 on as predicted: the prediction is",
+        ),
         (1.0, 1.0, "at every K from 1 as measured, at every K from 1 as predicted: 0.0 apart"),
     ],
 )
@@ -59,8 +71,16 @@ def test_a_crossover_and_its_prediction_are_told_with_their_distance(measured, p
     assert want in drafts.crossovers(crossing(measured, predicted), "EAGLE-3", "P-EAGLE")
 
 
+def test_single_domains_are_counted_where_the_prediction_is_near():
+    single = [(4.2, 5.0), (np.nan, np.nan), (np.nan, 3.0), (1.0, 3.0)]
+    table = pd.concat([crossing(4.2, 5.0), *(crossing(*pair, f"d{i}") for i, pair in enumerate(single))])
+    told = drafts.crossovers(table, "EAGLE-3", "P-EAGLE")
+    assert told.count("\n- ") == 0  # one line: domains are in the table
+    assert "or both say never, in 2 of 4 combinations with a batch." in told
+
+
 def test_the_crossovers_table_tells_never_from_always():
-    shown = tables.crossovers(crossing(np.nan, 1.0)).loc["batch 8"]
+    shown = tables.crossovers(crossing(np.nan, 1.0)).loc["batch 8", AVERAGED]
     assert list(shown) == ["never up to 10", "from 1"]
 
 

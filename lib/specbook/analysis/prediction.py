@@ -22,7 +22,9 @@ PRICES = ("method", "concurrency", "verify_cost", "draft_cost", "num_speculative
 EVERY_K = (
     "load", "concurrency", "domain", "method", "num_speculative_tokens", "length", "cost", "predicted",
 )  # fmt: skip
-CROSSOVERS = ("load", "measured", "predicted", "smallest", "largest")
+CROSSOVERS = ("load", "domain", "measured", "predicted", "smallest", "largest")
+AVERAGED = "all, averaged"
+"""In place of a domain: the geometric mean over all."""
 BOUNDS = (
     "load", "domain", "arm", "method", "label", "num_speculative_tokens", "length", "cost", "bound",
     "speedup", "share",
@@ -126,8 +128,7 @@ def every_k(runs: Iterable[RunRecord]) -> pd.DataFrame:
 def crossovers(measured: pd.DataFrame, predicted: pd.DataFrame, serial: str, parallel: str) -> pd.DataFrame:
     """From which K on drafting in parallel is faster than drafting in series: measured, and predicted.
 
-    Each K's speed-up is the geometric mean over the domains that both methods have there; between two K it is
-    a straight line.
+    Between two K the speed-up is a straight line.
 
     Args:
         measured: of `speedup.speedups`.
@@ -136,18 +137,26 @@ def crossovers(measured: pd.DataFrame, predicted: pd.DataFrame, serial: str, par
         parallel: another, e.g. `P-EAGLE`.
 
     Returns:
-        A row per load: load, measured and predicted (K, maybe a fraction; the smallest K where it is faster
+        For each load a row of AVERAGED, over the domains that both methods have at a K, and then one a
+        domain: load, domain, measured and predicted (K, maybe a fraction; the smallest K where it is faster
         from the start; NaN where it never is), and smallest and largest, the range of K that was measured.
     """
     rows = []
     for load, cell in measured.groupby("load", sort=False):
-        found = _leads(cell, "speedup", serial, parallel)
-        guess = _leads(predicted[predicted["load"] == load], "predicted", serial, parallel)
-        if len(found) and len(guess):
-            rows.append(
-                {"load": load, "measured": _crossing(found), "predicted": _crossing(guess),
-                 "smallest": found.index.min(), "largest": found.index.max()}
-            )  # fmt: skip
+        guesses = predicted[predicted["load"] == load]
+        for domain in (AVERAGED, *dict.fromkeys(cell["domain"])):
+            found, guess = (
+                _leads(
+                    part if domain == AVERAGED else part[part["domain"] == domain], value, serial, parallel
+                )
+                for part, value in ((cell, "speedup"), (guesses, "predicted"))
+            )
+            if len(found) and len(guess):
+                rows.append(
+                    {"load": load, "domain": domain, "measured": _crossing(found),
+                     "predicted": _crossing(guess), "smallest": found.index.min(),
+                     "largest": found.index.max()}
+                )  # fmt: skip
     return summaries.frame(rows, CROSSOVERS)
 
 
@@ -176,16 +185,25 @@ def _crossing(lead: pd.Series) -> float:
 def bounds(runs: Iterable[RunRecord]) -> pd.DataFrame:
     """Of each arm, how much of what its steps promise arrives: the end-to-end speed-up beside its bound.
 
-    The bound is the acceptance length over the price of a step, both measured: a stream that did nothing but
-    decode would reach it. Columns: load, domain, arm, method, label, num_speculative_tokens, length, cost,
+    The bound is the tokens of a step over its price, both measured in the streams: one that did nothing but
+    decode would reach it. Steps without a draft count, which the acceptance length leaves out: ngram has
+    many. Columns: load, domain, arm, method, label, num_speculative_tokens, length, cost,
     bound, speedup, share.
     """
     runs = arrivals.closed(runs)
     key = ["load", "domain", "method", "num_speculative_tokens"]
-    lengths = acceptance.by_domain(runs)[[*key, "length"]]
+    lengths = _tokens_a_step(runs, key)
     table = speedup.speedups(runs).merge(lengths, on=key).merge(step_costs(runs)[[*key, "cost"]], on=key)
     bound = table["length"].astype(float) / table["cost"].astype(float)
     return table.assign(bound=bound, share=table["speedup"].astype(float) / bound)[list(BOUNDS)]
+
+
+def _tokens_a_step(runs: Iterable[RunRecord], key: list[str]) -> pd.DataFrame:
+    """`length` by `key`: tokens after each answer's first chunk, over the chunks that brought them."""
+    rows = summaries.pooled_requests(select.current(runs))
+    sums = rows.assign(tokens=rows["output_tokens"] - 1, steps=rows["itl_s"].map(len)).groupby(key)
+    totals = sums[["tokens", "steps"]].sum()
+    return (totals["tokens"] / totals["steps"]).rename("length").reset_index()
 
 
 def _alphas(runs: Iterable[RunRecord]) -> pd.DataFrame:

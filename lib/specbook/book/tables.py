@@ -101,7 +101,7 @@ def crossovers(table: pd.DataFrame) -> pd.DataFrame:
     shown = {
         name: [_crossing(row, row[name]) for _, row in table.iterrows()] for name in ("measured", "predicted")
     }
-    return _indexed({"load": table["load"], **shown}, ["load"])
+    return _indexed({"load": table["load"], "domain": table["domain"], **shown}, ["load", "domain"])
 
 
 def _crossing(row: pd.Series, k: float) -> str:
