@@ -171,6 +171,8 @@ def test_book_measures_the_quick_plan_and_replays_the_full_one(monkeypatch, argu
     monkeypatch.setattr(render, "build", lambda *_, **__: "index.html")
     result = invoke("book", *arguments)
     assert (result.exit_code, bool(calls)) == (0, measured), result.output
+    for plans in calls:  # and of chapters that the quick book replays, nothing
+        assert all(plan.in_book(one.chapter, "cpu", one.group) == one.group for one in plans)
     assert "index.html" in result.output
 
 

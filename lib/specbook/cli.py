@@ -131,8 +131,9 @@ def book(
         if source not in get_args(plan.Source):
             raise ConfigError(f"no source {source!r}{near(source, get_args(plan.Source))}")
         if source == "hardware":
-            out.print(f"measuring the {group} plan of {', '.join(names)} on this machine")
-            campaign.measure([plan.load(name, hardware, group) for name in names])
+            own = [name for name in names if plan.in_book(name, hardware, group) == group]
+            out.print(f"measuring the {group} plan of {', '.join(own)} on this machine")
+            campaign.measure([plan.load(name, hardware, group) for name in own])
         index = render.build(names, hardware, group, report=out.print)
         out.print(f"the book: {index}", soft_wrap=True)
 

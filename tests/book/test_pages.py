@@ -55,6 +55,7 @@ def test_a_chapter_without_a_plan_says_so_and_its_stale_page_goes(tmp_path):
 @pytest.fixture
 def without_chapter_two(tmp_path, project, monkeypatch):
     """A hardware whose only plan is the baseline's; `execute` and jupyter-book do nothing."""
+    shown = []
     quick = plan.load("01_baseline", "cpu", "quick")
     sources = (plan.file("01_baseline", "cpu"), render.paths.root() / "_toc.yml")
     (tmp_path / "models").symlink_to(render.paths.root() / "models")  # a plan asks for its prompts
@@ -65,17 +66,34 @@ def without_chapter_two(tmp_path, project, monkeypatch):
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path / "results"))
     synthetic.write(quick)
     monkeypatch.setattr(render, "html", lambda out: out)
-    monkeypatch.setattr(
-        render, "execute", lambda name, hardware, group, _: page(render.executed_dir(), name, hardware, group)
-    )
+
+    def execute(name, hardware, group, _, book):
+        shown.append(group)
+        page(render.executed_dir(), name, hardware, book)
+
+    monkeypatch.setattr(render, "execute", execute)
     for unasked in (render.published_page, render.memory_page):
         monkeypatch.setattr(unasked, "write", lambda folder: None)
     monkeypatch.setattr(render.calculator_page, "write", lambda runs, folder: None)
     monkeypatch.setattr(render, "SHIPPED", ("01_baseline", "cpu", "quick"))
-    return tmp_path / "book" / "executed"
+    return tmp_path / "book" / "executed", shown
+
+
+def test_a_chapter_whose_file_says_so_is_replayed_in_a_quick_book(without_chapter_two):
+    folder, shown = without_chapter_two
+    file = plan.file("01_baseline", "cpu")
+    for word, group in (("full", "full"), ("quick", "quick")):
+        file.write_text(f"quick_book: {word}\n" + file.read_text().replace("quick_book: full\n", ""))
+        render.build(hardware="cpu", group="quick")
+        assert shown[-1] == group
+        pages.check(folder, render.chapters())  # all are pages of the quick book
+    file.write_text("quick_book: ful\n" + file.read_text().replace("quick_book: quick\n", ""))
+    with pytest.raises(ConfigError, match=r"`quick_book` is no group: 'ful' .did you mean 'full'"):
+        render.build(hardware="cpu", group="quick")
 
 
 def test_a_hardware_without_chapter_two_has_a_book(without_chapter_two):
+    without_chapter_two, _ = without_chapter_two
     render.build(hardware="cpu", group="quick")
     assert (without_chapter_two / "headline.md").read_text() == headline.NOTHING
     assert "nothing measured" in (without_chapter_two / "02_eagle3.md").read_text()

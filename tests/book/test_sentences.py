@@ -2,6 +2,7 @@
 
 import itertools
 
+import pandas as pd
 import pytest
 
 import factories
@@ -44,6 +45,17 @@ def test_where_speculation_loses_everywhere_nothing_says_that_it_wins():
     advice = sentences.advice(found).splitlines()
     assert len(advice) == 2
     assert all("no speculation; the least bad is EAGLE-3 K=1" in line for line in advice)
+
+
+def test_of_several_methods_each_number_bears_the_name_of_its_own():
+    good = table(runs({0: 100.0, 5: 250.0}, domains=["json"], batches=[1]))
+    bad = table(runs({0: 100.0, 5: 50.0}, domains=["code"], batches=[1])).assign(
+        method="ngram", label="ngram K=4"
+    )
+    told = sentences.speculation(pd.concat([good, bad]))
+    assert "Where it helps most, EAGLE-3 K=5 runs at **2.50×**" in told
+    assert "where it hurts most, ngram K=4 at **0.50×**" in told
+    assert "the median of the kinds of traffic is 1.50× at batch 1; it is faster in 1 of 2" in told
 
 
 def test_where_the_smallest_k_is_best_the_advice_is_the_smallest_k():

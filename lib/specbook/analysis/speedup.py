@@ -122,6 +122,11 @@ def best_k(runs: Iterable[RunRecord], by: tuple[str, ...] = ("load",), **how: An
     return table.merge(best[[*group, "arm", "group_speedup"]], on=[*group, "arm"])
 
 
+def fastest(best: pd.DataFrame) -> pd.DataFrame:
+    """Of `best_k` by load and domain: the row of the fastest method of each."""
+    return best.loc[best.groupby(["load", "domain"], sort=False)["speedup"].idxmax()]
+
+
 def across_domains(table: pd.DataFrame) -> pd.DataFrame:
     """`speedups` averaged over domains (macro: geometric mean, each domain once), per load and arm.
 

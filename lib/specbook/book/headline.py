@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 
 from specbook.analysis import speedup
 from specbook.book import sentences, tables
+from specbook.book.figures import drafts, speculation, style
 from specbook.book.figures import page as drawing
-from specbook.book.figures import speculation, style
 from specbook.errors import ConfigError
 from specbook.records.run import RunRecord
 
@@ -26,6 +26,11 @@ CAPTION = (
     "Speed-up of speculative decoding over the best baseline, each point at its own best K, with its 95 % "
     "interval from three restarts on. The axis is logarithmic: below the line speculation loses, and a loss "
     "is as large as a win."
+)
+
+EVERY_METHOD = (
+    "Speed-up of each drafting method over the best baseline, at its own best K for that traffic and batch, "
+    "with its 95 % interval from three restarts on. The axis is logarithmic: below the line speculation loses."
 )
 
 TABLE = (
@@ -48,9 +53,12 @@ def write(runs: Sequence[RunRecord], folder: Path) -> Path:
         page.write_text(f"**No answer yet.** {sentences.NO_PAIR}\n")
         return page
     figure = _draw(best, runs)
+    several = best["method"].nunique() > 1
     drawn = drawing.named(drawing.render(figure), ALT)
     plt.close(figure)
-    page.write_text(_page(sentences.speculation(best), drawn, tables.overview(best).reset_index()))
+    table = tables.overview(speedup.fastest(best), named=several).reset_index()
+    caption = EVERY_METHOD if several else CAPTION
+    page.write_text(_page(sentences.speculation(best), drawn, caption, table))
     return page
 
 
@@ -75,14 +83,16 @@ def write_readme(runs: Sequence[RunRecord], readme: Path, picture: Path) -> None
 
 
 def _draw(best: pd.DataFrame, runs: Sequence[RunRecord]) -> Figure:
-    ax = speculation.speedup(best)
-    style.sign(ax, runs)
-    return ax.get_figure()
+    """Several methods share no axis with K: each batch has a panel then."""
+    several = best["method"].nunique() > 1
+    axes = drafts.methods(best) if several else [speculation.speedup(best)]
+    style.sign(axes, runs)
+    return axes[0].get_figure()
 
 
-def _page(answer: str, drawn: str, table: pd.DataFrame) -> str:
+def _page(answer: str, drawn: str, caption: str, table: pd.DataFrame) -> str:
     rows = table.to_markdown(index=False, disable_numparse=True)  # its numbers are words already
     return "\n".join([
         answer, "", "```{raw} html", f'<figure id="fig-headline">{drawn}', "<figcaption>",
-        CAPTION, "</figcaption></figure>", "```", "", TABLE, "", rows, "",
+        caption, "</figcaption></figure>", "```", "", TABLE, "", rows, "",
     ])  # fmt: skip

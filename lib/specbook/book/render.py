@@ -18,7 +18,7 @@ from specbook import mistakes, paths, plan
 from specbook.book import calculator_page, cells, headline, memory_page, pages, published_page
 from specbook.errors import ConfigError, SpecbookError
 from specbook.measure import campaign
-from specbook.plan import Source
+from specbook.plan import Plan, Source
 from specbook.records.run import RunRecord
 
 NO_CARD = "The card of the pocket models is written when they are trained: `models/card.md` is not there yet."
@@ -55,8 +55,11 @@ def execute(
     source: Source = "records",
     out_folder: Path | None = None,
     parameters: Mapping[str, Any] | None = None,
+    book: str | None = None,
 ) -> Path:
     """Run a chapter's notebook and write it, outputs included, to `out_folder` (default: `book/executed/`).
+
+    `book` is the group of the book that the page is for, where it shows another of this chapter.
 
     Raises:
         ConfigError: for an unknown chapter or parameter, naming the near match.
@@ -70,7 +73,7 @@ def execute(
         draft = Path(folder, f"{chapter}.ipynb")
         _run(notebook, draft, _changed(notebook, given))
         clean = cells.clean(nbformat.read(draft, as_version=4))
-    pages.stamp(clean, hardware, group)
+    pages.stamp(clean, hardware, book or group)
     nbformat.validate(clean)
     nbformat.write(clean, target)
     return target
@@ -112,11 +115,11 @@ def _run(notebook: Path, out: Path, parameters: dict[str, Any]) -> None:
 
 def prepare(names: Iterable[str], hardware: str = "cpu", group: str = "full") -> None:
     """Write what prose pages include: front page, calculator, published numbers, memory, models' card."""
-    folder = executed_dir()
+    folder, names = executed_dir(), list(names)
     published_page.write(folder)
     memory_page.write(folder)
     runs = _speculative(names, hardware, group)
-    headline.write(runs, folder)
+    headline.write(_headline(names, hardware, group), folder)
     calculator_page.write(_priced(runs), folder)
     card = paths.models_dir() / "card.md"
     (folder / "card.md").write_text(card.read_text() if card.is_file() else NO_CARD + "\n")
@@ -130,10 +133,20 @@ def _priced(runs: list[RunRecord]) -> list[RunRecord]:
     return runs if len(ks) > 1 else campaign.replay(plan.load(*SHIPPED))
 
 
+def _headline(names: Iterable[str], hardware: str, group: str) -> list[RunRecord]:
+    """The records of the chapter with the most methods; none where no chapter drafts."""
+    parts = [part for name in names for part in _own(name, hardware, group) if part.drafts]
+    return campaign.replay(max(parts, key=lambda part: len(part.drafts))) if parts else []
+
+
+def _own(name: str, hardware: str, group: str) -> list[Plan]:
+    """A chapter's sweeps; none where a book of this group shows another group's, maybe another machine's."""
+    return plan.load(name, hardware, group).parts() if plan.in_book(name, hardware, group) == group else []
+
+
 def _speculative(names: Iterable[str], hardware: str, group: str) -> list[RunRecord]:
     """The records of the first chapter that drafts; none where no chapter does."""
-    parts = [part for name in names for part in plan.load(name, hardware, group).parts()]
-    drafting = [part for part in parts if part.drafts]
+    drafting = [part for name in names for part in _own(name, hardware, group) if part.drafts]
     return campaign.replay(drafting[0]) if drafting else []
 
 
@@ -153,7 +166,7 @@ def build(
     pages.make_room(executed_dir(), chapters(), names, hardware)
     for number, name in enumerate(names, start=1):
         report(f"drawing {name} ({number} of {len(names)})")
-        execute(name, hardware, group, source)
+        execute(name, hardware, plan.in_book(name, hardware, group), source, book=group)
     report("writing the HTML")
     prepare(names, hardware, group)
     return html(out_folder)

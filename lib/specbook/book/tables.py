@@ -27,10 +27,14 @@ def speeds(table: pd.DataFrame) -> pd.DataFrame:
     return _indexed(columns, ["load", "domain"])
 
 
-def overview(table: pd.DataFrame) -> pd.DataFrame:
-    """Of `comparisons.speedups`, one arm per load and domain: ratios and both speeds, loads side by side."""
+def overview(table: pd.DataFrame, named: bool = False) -> pd.DataFrame:
+    """Of `comparisons.speedups`, one arm per load and domain: ratios and both speeds, loads side by side.
+
+    `named`: which arm it is, too.
+    """
     cells = [
         f"{row.speedup:.2f}× ({row.baseline_tokens_per_s:.0f} → {row.tokens_per_s:.0f})"
+        + (f" {row.label}" if named else "")
         for row in table.itertuples()
     ]
     wide = table.assign(cell=cells).pivot(index="domain", columns="load", values="cell")

@@ -2,7 +2,18 @@
 
 from specbook.plan.chapter import Chapter
 from specbook.plan.cost import CostPlan
-from specbook.plan.files import GROUPS, AnyPlan, Source, build, chapters, file, hardwares, load, sweeps
+from specbook.plan.files import (
+    GROUPS,
+    AnyPlan,
+    Source,
+    build,
+    chapters,
+    file,
+    hardwares,
+    in_book,
+    load,
+    sweeps,
+)
 from specbook.plan.notebook import from_notebook
 from specbook.plan.plan import Plan
 from specbook.plan.reading import read_file
@@ -19,6 +30,7 @@ __all__ = [
     "file",
     "from_notebook",
     "hardwares",
+    "in_book",
     "load",
     "read_file",
     "sweeps",

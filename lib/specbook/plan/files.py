@@ -26,7 +26,7 @@ EXPERIMENTS: dict[str, type[AnyPlan]] = {"sweep": Plan, "cost": CostPlan}
 _WHERE = {"chapter", "hardware", "group"}
 
 
-_KEYS = ("experiment", "hardware", "group", "source", *GROUPS)
+_KEYS = ("experiment", "hardware", "group", "source", "quick_book", *GROUPS)
 """Of a parameter file."""
 
 
@@ -64,6 +64,21 @@ def chapters(names: Sequence[str], hardware: str) -> list[str]:
             raise ConfigError(f"no chapter {name!r} for hardware {hardware!r}{near(name, known)}")
         found.update(matches)
     return sorted(found)
+
+
+def in_book(chapter: str, hardware: str, group: str) -> str:
+    """The group that a book of `group` shows of a chapter.
+
+    A file's `quick_book: full` says that a quick book replays the full plan: to measure even the quick one
+    would take longer than a reader waits.
+
+    Raises:
+        ConfigError: for an unknown chapter or hardware, or another word than a group's.
+    """
+    shown = read_file(file(chapter, hardware)).get("quick_book", group) if group == "quick" else group
+    if shown not in GROUPS:
+        raise ConfigError(f"plan of {chapter}: `quick_book` is no group: {shown!r}{near(shown, GROUPS)}")
+    return shown
 
 
 def load(chapter: str, hardware: str, group: str, **overrides: Any) -> AnyPlan:
