@@ -30,7 +30,7 @@ CAPTION = (
 
 EVERY_METHOD = (
     "Speed-up of each drafting method over the best baseline, at its own best K for that traffic and batch, "
-    "with its 95 % interval from three restarts on. The axis is logarithmic: below the line speculation loses."
+    "with its 95 % interval from three restarts on. Below the line, on a logarithmic axis, speculation loses."
 )
 
 TABLE = (
