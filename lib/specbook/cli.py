@@ -172,7 +172,7 @@ def pack(
 
 
 @app.command()
-def readme(hardware: Hardware = "cpu", chapter: str = "02_eagle3") -> None:
+def readme(hardware: Hardware = "cpu", chapter: str = "03_p_eagle") -> None:
     """Write the README's headline figure and sentence from the full plan's records."""
     from specbook import paths, plan
     from specbook.book import headline
