@@ -265,7 +265,7 @@ def ask(
 @app.command()
 def train(
     what: Annotated[
-        str, typer.Argument(help="`all`, or one of its stages; a name that is none lists the nearest.")
+        str, typer.Argument(help="`all`, or a stage such as eagle3 or int8; a name that is none lists them.")
     ] = "all",
     device: Annotated[str, typer.Option(help="A torch device for the target: cpu, cuda.")] = "cpu",
 ) -> None:

@@ -126,3 +126,8 @@ def test_publish_takes_the_newest_checkpoint_halved_and_without_paths(tmp_path):
     weights = load_file(out / "model.safetensors")
     assert weights["fc"].tolist() == [10, 10]
     assert (weights["fc"].dtype, weights["d2t"].dtype) == (torch.bfloat16, torch.int64)
+
+
+def test_a_head_that_goes_on_keeps_the_form_of_its_start():
+    with pytest.raises(ValueError, match="norm_before_fc is that of 'models/older'"):
+        PEagleRecipe(start="models/older", norm_before_fc=False)

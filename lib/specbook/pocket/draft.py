@@ -5,10 +5,10 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from safetensors.torch import load_file, save_file
 
 from specbook.pocket import checkpoint
@@ -75,6 +75,12 @@ class PEagleRecipe(HeadRecipe):
     max_anchors: int = 256
     norm_before_fc: bool = True
     """Normalise what is read of the target, whose layers differ in scale; `speculators` does for EAGLE-3."""
+
+    @model_validator(mode="after")
+    def _has_the_form_of_its_start(self) -> Self:
+        if self.start and not self.norm_before_fc:
+            raise ValueError(f"norm_before_fc is that of {self.start!r}: leave it out, or `start`")
+        return self
 
     def form(self) -> dict[str, Any]:
         """As an EAGLE-3 head's, with the draft layers' kind and the mask token, which must not be the pad."""
