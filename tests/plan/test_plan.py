@@ -300,4 +300,4 @@ def test_every_shipped_parameter_file_is_whole(path):
     body = plan.read_file(path)
     where = {} if path.parent.name == "shared" else {"hardware": path.parent.name}
     assert {**body, **where, "source": "records"} == body  # `papermill -f` injects these
-    assert set(body) - {"experiment", *where} == {"group", "source", *plan.GROUPS}
+    assert set(body) - {"experiment", "quick_book", *where} == {"group", "source", *plan.GROUPS}

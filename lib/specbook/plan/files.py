@@ -26,7 +26,7 @@ EXPERIMENTS: dict[str, type[AnyPlan]] = {"sweep": Plan, "cost": CostPlan}
 _WHERE = {"chapter", "hardware", "group"}
 
 
-_KEYS = ("experiment", "hardware", "group", "source", "quick_book", *GROUPS)
+KEYS = ("experiment", "hardware", "group", "source", "quick_book", *GROUPS)
 """Of a parameter file."""
 
 
@@ -99,8 +99,8 @@ def build(
     """A plan from a parameter file's content; see `load`."""
     kind = experiment(chapter, body)
     for name in body:
-        if name not in _KEYS:  # a misspelt group would else be ignored beside the right one
-            raise ConfigError(f"unknown key {name!r} in the parameter file of {chapter}{near(name, _KEYS)}")
+        if name not in KEYS:  # a misspelt group would else be ignored beside the right one
+            raise ConfigError(f"unknown key {name!r} in the parameter file of {chapter}{near(name, KEYS)}")
     known = [name for name in GROUPS if isinstance(body.get(name), Mapping)]
     if group not in known:
         raise ConfigError(f"no group {group!r} in the plan of {chapter}{near(group, known)}")

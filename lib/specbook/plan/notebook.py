@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from specbook.errors import ConfigError
 from specbook.mistakes import close, near
-from specbook.plan.files import GROUPS, AnyPlan, Source, build, experiment, file, settable
+from specbook.plan.files import GROUPS, KEYS, AnyPlan, Source, build, experiment, file, settable
 from specbook.plan.reading import read_file
 
 _JUPYTER_NAMES = {"In", "Out"}
@@ -27,7 +27,7 @@ def from_notebook(chapter: str, names: Mapping[str, Any]) -> AnyPlan:
     _check_names(names.get("In", ()))
     body = read_file(file(chapter, names["hardware"]))
     mine = settable(experiment(chapter, body))
-    known = {"hardware", "group", "source", "experiment", *GROUPS, *mine}
+    known = {*KEYS, *mine}
     again = any(isinstance(value, AnyPlan) for value in names.values())
     given = {name: value for name, value in names.items() if _is_parameter(name, value)}
     for name in given:
