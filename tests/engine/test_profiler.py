@@ -24,6 +24,7 @@ def step(start):
     return [
         scope("preprocess", start, 10), scope("forward", start + 10, 50),
         op("vllm::unified_attention_with_output", start + 12, 20), op("_C::cpu_attention", start + 14, 10),
+        op("vllm::unified_kv_cache_update", start + 33, 2),
         op("aten::linear", start + 35, 15), op("aten::mm", start + 36, 10), op("aten::add", start + 55, 2),
         op("aten::mm", start + 35, 9, tid=2),
         scope("sample", start + 60, 5), scope("draft", start + 66, 20), op("aten::mm", start + 70, 10),
@@ -46,7 +47,7 @@ def written(tmp_path):
 def test_a_step_is_cut_into_parts_and_nothing_is_counted_twice(written, name):
     found = TorchProfiler().steps(written([*step(0), *step(100), scope("preprocess", 250, 10)], name))
     expected = {
-        "prepare inputs": 10, "attention": 20, "matrices": 15, REST: 15, "sample, reject": 5, "draft": 20,
+        "prepare inputs": 10, "attention": 20, "KV cache": 2, "matrices": 15, REST: 13, "sample, reject": 5, "draft": 20,
         "book-keeping": 4,
     }  # fmt: skip
     first, second = ({part: round(1e6 * s) for part, s in one.items()} for one in found)

@@ -24,7 +24,11 @@ SCOPES = MappingProxyType(
 )
 """Scopes of vllm/v1/worker/gpu_model_runner.py (0.32) in our words; PASS is split by its operations."""
 OPERATIONS = MappingProxyType(
-    {"attention": re.compile("attention"), "matrices": re.compile("mm|linear|matmul")}
+    {
+        "attention": re.compile("unified_attention"),
+        "KV cache": re.compile("kv_cache_update"),
+        "matrices": re.compile("mm|linear|matmul"),
+    }
 )
 REST, BETWEEN = "rest of the pass", "between steps"
 PARTS = (BETWEEN, "prepare inputs", *OPERATIONS, REST, "sample, reject", "draft", "book-keeping")
