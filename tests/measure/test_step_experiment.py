@@ -10,11 +10,8 @@ from specbook.analysis import steps
 from specbook.book import profiled, tables
 from specbook.book.figures import drafts as draw
 from specbook.book.remarks import drafts as remarks
-from specbook.engine.base import Counters
 from specbook.errors import ConfigError, EngineError
 from specbook.measure.experiments import step
-from specbook.plan.prompts import Prompt
-from specbook.records.run import ServerCounters, SpecDecodeCounters
 from specbook.records.stepped import Stepped, Variant
 
 TARGET = {"name": "pocket-dense", "model": "models/pocket-dense", "max_model_len": 512}
@@ -35,14 +32,13 @@ class Profiler:
 
 
 class Served:
-    """Answers eleven tokens in chunks that are half a second apart; drafting, in five steps."""
+    """Answers eleven tokens, one a chunk, or two where it drafts."""
 
     all: ClassVar[list] = []
-    tokens = 11
 
     def __init__(self, target, speculation):
         self.target, self.speculation, self.environment = target, speculation, {}
-        self.answers, self.asked, self.running = 0, [], True
+        self.answered, self.asked, self.running, self.url = [], [], True, str(len(Served.all))
         self.client = self
         Served.all.append(self)
 
@@ -59,41 +55,33 @@ class Served:
         assert not any(other.running for other in Served.all)
         self.running = True
 
-    def prepare(self):
-        pass
-
     def post(self, path):
-        self.asked.append((path, self.answers))
+        self.asked.append((path, len(self.answered)))
 
     def last_words(self):
-        return "nothing"
+        return "out of memory"
 
-    def stream(self, turns, max_tokens):
-        self.answers += 1
-        said = SimpleNamespace(delta=SimpleNamespace(content="a"))
-        for _ in range(6 if self.tokens else 0):
-            yield SimpleNamespace(choices=[said], usage=None)
-        yield SimpleNamespace(choices=[], usage=SimpleNamespace(completion_tokens=self.tokens))
-
-    def counters(self):
-        server = ServerCounters(prompt_tokens=0, generation_tokens=0, requests_finished=self.answers,
-                                prefix_cache_hits=0, preemptions=0, queue_time_s=0)  # fmt: skip
-        drafted = SpecDecodeCounters(num_drafts=5 * self.answers, num_draft_tokens=15 * self.answers,
-                                     num_accepted_tokens=5 * self.answers,
-                                     num_accepted_tokens_per_pos=(5 * self.answers, 0, 0))  # fmt: skip
-        return Counters(server, drafted if self.speculation else None)
+    def send(self, seed, num_requests):
+        assert self.running
+        self.answered.append(seed)
+        gaps = [0.25] * 5 if self.speculation else [0.25] * 10
+        return {
+            "itls": [gaps] * num_requests,
+            "output_lens": [11] * num_requests,
+            "errors": [""] * num_requests,
+        }
 
 
 @pytest.fixture
 def engine(monkeypatch, tmp_path):
-    clock = iter(range(10**6))
-    Served.all, Served.tokens = [], 11
+    Served.all = []
     monkeypatch.setattr(step, "Server", Served)
-    monkeypatch.setattr(step.time, "perf_counter", lambda: next(clock) / 2)
+    monkeypatch.setattr(
+        step.phases, "send",
+        lambda how, target, url, key, seed, watch: Served.all[int(url)].send(seed, how.num_requests),
+    )  # fmt: skip
     monkeypatch.setattr(step.registry, "of", lambda target: SimpleNamespace(profiler=Profiler()))
     monkeypatch.setattr(step.paths, "scratch", lambda name: tmp_path)
-    told = [Prompt(id=str(i), prompt="?") for i in range(9)]
-    monkeypatch.setattr(step.prompts, "of", lambda traffic: told)
 
 
 def asked(**more):
@@ -102,31 +90,33 @@ def asked(**more):
     )
 
 
-@pytest.mark.parametrize(("draft", "step_s", "length"), [(None, 0.25, 1.0), (DRAFT, 0.5, 2.0)])
-def test_a_step_is_what_the_engine_counts_and_each_option_has_its_turns(engine, draft, step_s, length):
+@pytest.mark.parametrize(("draft", "length"), [(None, 1.0), (DRAFT, 2.0)])
+def test_a_step_is_a_chunk_and_each_option_has_its_turns_with_the_same_prompts(engine, draft, length):
     found = step.run(asked(speculation=draft, options=TWO))
     for one in found.variants:
-        assert one.step_s == (step_s,) * 3  # 2.5 s an answer, over ten steps or five
+        assert one.step_s == (0.25,) * 3
         assert one.length == length
         assert one.profiled_step_s == pytest.approx(0.004)
         assert one.parts == {"pass": pytest.approx(0.75), "draft": pytest.approx(0.25)}
     plain, other = Served.all
-    assert plain.asked == other.asked == [("/begin", 8), ("/end", 10)]  # after a turn to warm up, and three
+    assert plain.answered == other.answered == [step.WARM_SEED, 0, 1, 2, 3]
+    assert plain.asked == other.asked == [("/begin", 4), ("/end", 5)]
     assert plain.target.extra_args[0] == "--profile"
     assert other.target.extra_args[:2] == ("--flag", "--profile")
     assert (plain.environment, other.environment) == ({"SCOPES": "1"}, {"SCOPES": "1", "VLLM_X": "1"})
 
 
-def test_an_engine_without_a_profiler_a_silent_answer_and_a_refused_profile_are_said(engine, monkeypatch):
+def test_an_engine_without_a_profiler_a_failed_answer_and_a_refused_profile_are_said(engine, monkeypatch):
     def refuse(self, path):
         raise httpx.ConnectError("no such page")
 
     monkeypatch.setattr(Served, "post", refuse)
     with pytest.raises(EngineError, match="pocket-dense was not profiled: no such page"):
         step.run(asked())
-    monkeypatch.setattr(Served, "tokens", 0)
     Served.all = []
-    with pytest.raises(EngineError, match="pocket-dense answered 0 with nothing"):
+    failed = {"itls": [[]], "output_lens": [0], "errors": ["died"]}
+    monkeypatch.setattr(step.phases, "send", lambda *_, **__: failed)
+    with pytest.raises(EngineError, match="answered too little to time a step: out of memory"):
         step.run(asked())
     monkeypatch.setattr(step.registry, "of", lambda target: SimpleNamespace(profiler=None))
     with pytest.raises(ConfigError, match="engine 'vllm' has no profiler"):

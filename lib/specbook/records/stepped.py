@@ -11,7 +11,7 @@ class Variant(Frozen):
     length: float
     """Tokens a step, bonus token included; 1 without speculation."""
     step_s: tuple[float, ...]
-    """Mean of each turn, with the profiler off; turns of the same place were taken together."""
+    """Median of each turn, with the profiler off; turns of the same place were taken together."""
     profiled_step_s: float
     """Median with the profiler on: what it costs is the difference."""
     parts: dict[str, float]

@@ -3,7 +3,6 @@
 import random
 import statistics
 import tempfile
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,14 +11,14 @@ import httpx
 from pydantic import Field
 
 from specbook import paths
-from specbook.engine import counters, registry
+from specbook.engine import registry
 from specbook.engine.base import Profiler
 from specbook.engine.server import Server
 from specbook.errors import ConfigError, EngineError
+from specbook.measure import phases
 from specbook.measure.experiments.base import register
-from specbook.plan import prompts
-from specbook.plan.prompts import Prompt
-from specbook.plan.schema import Frozen, Name, Speculation, Target, Traffic
+from specbook.measure.phases import WARM_SEED, Phases
+from specbook.plan.schema import Frozen, Name, Speculation, Target
 from specbook.records.stepped import Stepped, Variant
 
 
@@ -43,7 +42,7 @@ class Asked(Frozen):
     """Turns are taken; the others are held against the first."""
     turns: int = Field(ge=1)
     num_requests: int = Field(ge=1)
-    """Prompts of a turn, one after another; the same in each."""
+    """Prompts of a turn, one after another; the same for all options, and others in the next turn."""
     max_tokens: int = Field(ge=2)
 
 
@@ -58,25 +57,26 @@ def run(asked: Asked) -> Stepped:
     profiler = registry.of(asked.target).profiler
     if profiler is None:
         raise ConfigError(f"engine {asked.target.engine!r} has no profiler: leave the experiment out")
-    told = prompts.of(Traffic(domain=asked.domain))[: asked.num_requests]
+    how = Phases(
+        phases=((asked.domain,),), num_requests=asked.num_requests, concurrency=1, max_tokens=asked.max_tokens
+    )
     with ExitStack() as stack, tempfile.TemporaryDirectory(dir=paths.scratch("profile")) as top:
         folders = [Path(top) / str(i) for i in range(len(asked.options))]
-        servers = [
-            _started(asked, *each, profiler, stack) for each in zip(asked.options, folders, strict=True)
-        ]
-        timed = [_in_turn(server, told, asked.max_tokens) for server in servers]  # nobody keeps the first
-        turns: list[list[tuple[float, float]]] = [[] for _ in timed]
+        each = list(zip(asked.options, folders, strict=True))
+        servers = [_started(asked, option, folder, profiler, stack) for option, folder in each]
+        for server in servers:
+            _in_turn(server, how, WARM_SEED)
+        turns: list[list[tuple[float, float]]] = [[] for _ in servers]
         for turn in range(asked.turns):
             order = list(range(len(servers)))
             random.Random(turn).shuffle(order)
             for i in order:
-                turns[i].append(_in_turn(servers[i], told, asked.max_tokens))
-        return Stepped(
-            variants=tuple(
-                _variant(option, turn, _profiled(server, told, asked.max_tokens, profiler, folder))
-                for option, turn, server, folder in zip(asked.options, turns, servers, folders, strict=True)
-            )
-        )
+                turns[i].append(_in_turn(servers[i], how, turn))
+        steps = [
+            _profiled(server, how, asked.turns, profiler, folder)
+            for server, folder in zip(servers, folders, strict=True)
+        ]
+    return Stepped(variants=tuple(map(_variant, asked.options, turns, steps)))
 
 
 def _started(asked: Asked, how: Options, folder: Path, profiler: Profiler, stack: ExitStack) -> Server:
@@ -85,45 +85,31 @@ def _started(asked: Asked, how: Options, folder: Path, profiler: Profiler, stack
     server = Server(asked.target.model_copy(update={"extra_args": arguments}), asked.speculation)
     server.environment |= {**profiler.variables, **how.variables}
     stack.enter_context(server).pause()
-    server.client.prepare()
     return server
 
 
-def _in_turn(server: Server, told: Sequence[Prompt], max_tokens: int) -> tuple[float, float]:
-    """The server runs for one turn: (seconds a step, tokens a step)."""
+def _in_turn(server: Server, how: Phases, turn: int) -> tuple[float, float]:
+    """The server runs for one turn: (median seconds a step, tokens a step)."""
     server.resume()
     try:
-        return _timed(server, told, max_tokens)
+        return _timed(server, how, turn)
     finally:
         server.pause()
 
 
-def _timed(server: Server, told: Sequence[Prompt], max_tokens: int) -> tuple[float, float]:
-    """Seconds and tokens after each answer's first chunk, over the steps that took them."""
-    before, spent, tokens = server.counters(), 0.0, 0
-    for prompt in told:
-        first = last = None
-        for piece in server.client.stream(prompt.turns(), max_tokens):
-            if piece.choices and piece.choices[0].delta.content:
-                last = time.perf_counter()
-                first = first or last
-            tokens += piece.usage.completion_tokens - 1 if piece.usage else 0
-        if first is None or last is None:
-            raise EngineError(
-                f"{server.target.name} answered {prompt.id} with nothing: {server.last_words()}"
-            )
-        spent += last - first
-    grown = counters.delta(before, counters.settled(server.counters, before, len(told)))
-    steps = grown.spec_decode.num_drafts if grown.spec_decode else tokens
-    if not steps:
-        raise EngineError(f"{server.target.name} took no decode step: its answers are too short to time one")
-    return spent / steps, tokens / steps
+def _timed(server: Server, how: Phases, turn: int) -> tuple[float, float]:
+    """By the load generator that chapters use: a chunk of the stream is a step."""
+    result = phases.send(how, server.target, server.client.url, None, turn, watch=lambda: None)
+    gaps = [gap for gaps in result["itls"] for gap in gaps]
+    if any(result["errors"]) or not gaps:
+        raise EngineError(f"{server.target.name} answered too little to time a step: {server.last_words()}")
+    return statistics.median(gaps), sum(n - 1 for n in result["output_lens"]) / len(gaps)
 
 
 def _profiled(
-    server: Server, told: Sequence[Prompt], max_tokens: int, profiler: Profiler, folder: Path
+    server: Server, how: Phases, turn: int, profiler: Profiler, folder: Path
 ) -> list[dict[str, float]]:
-    """PARTS of each step of one more turn.
+    """Parts of each step of one more turn.
 
     Raises:
         EngineError: if the server does not answer, or profiled nothing.
@@ -131,7 +117,7 @@ def _profiled(
     server.resume()
     try:
         server.client.post(profiler.start_path)
-        _timed(server, told, max_tokens)
+        _timed(server, how, turn)
         server.client.post(profiler.stop_path)
     except httpx.HTTPError as error:
         raise EngineError(f"{server.target.name} was not profiled: {error}") from error
