@@ -58,11 +58,11 @@ def crossing(measured, predicted, domain=AVERAGED):
     ("measured", "predicted", "want"),
     [
         (4.2, 5.0, "from K = 4.2 on as measured, from K = 5.0 on as predicted: 0.8 apart"),
-        (np.nan, np.nan, "from no K to 10 on as measured, from no K to 10 on as predicted: they agree"),
+        (np.nan, np.nan, "not even at K = 10 as measured, not even at K = 10 as predicted: they agree"),
         (
             np.nan,
             3.0,
-            "from no K to 10 on as measured, from K = 3.0 on as predicted: the prediction is",
+            "not even at K = 10 as measured, from K = 3.0 on as predicted: the prediction is",
         ),
         (1.0, 1.0, "at every K from 1 as measured, at every K from 1 as predicted: 0.0 apart"),
     ],

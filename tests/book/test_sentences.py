@@ -54,7 +54,7 @@ def test_of_several_methods_each_number_bears_the_name_of_its_own():
     )
     told = sentences.speculation(pd.concat([good, bad], ignore_index=True))
     assert "Where it helps most, EAGLE-3 K=5 runs at **2.50×**" in told
-    assert "where it hurts most, ngram K=4 at **0.50×**" in told
+    assert "where it hurts most even at its best K, ngram K=4 at **0.50×**" in told
     assert "the median of the kinds of traffic is 1.50× at batch 1; it is faster in 1 of 2" in told
 
 

@@ -19,5 +19,5 @@ def kept(hardware: str) -> list[tuple[ExperimentRecord, Stepped]]:
 def said(found: list[tuple[ExperimentRecord, Stepped]]) -> str:
     """Whose numbers they are, or that there are none and what measures them."""
     if not found:
-        return f"**Not measured yet** on this hardware: `specbook run {APPENDIX}` does."
+        return f"not measured yet on this hardware: specbook run {APPENDIX}"
     return f"{credit(found)} · shares by the engine's profiler, times without it"

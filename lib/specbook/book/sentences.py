@@ -57,10 +57,10 @@ def speculation(table: pd.DataFrame) -> str:
         suited = speedup.fastest(table)
         return (
             f"**Answer.** Where it helps most, {best['label']} runs at {_times(best)} the speed of the best "
-            f"baseline, on {best['domain']} at {best['load']}; where it hurts most, {worst['label']} at "
-            f"{_times(worst)}, on {worst['domain']} at {worst['load']}. With the method that suits each, the "
-            f"median of the kinds of traffic is {_medians(suited)}; {_wins(suited)} of {len(suited)} "
-            "combinations of traffic and batch."
+            f"baseline, on {best['domain']} at {best['load']}; where it hurts most even at its best K, "
+            f"{worst['label']} at {_times(worst)}, on {worst['domain']} at {worst['load']}. With the method "
+            f"that suits each, the median of the kinds of traffic is {_medians(suited)}; {_wins(suited)} of "
+            f"{len(suited)} combinations of traffic and batch."
         )
     if len(table) == 1:
         return (

@@ -158,7 +158,7 @@ def marked(
         with_interval(ax, some, x, ends, reading, linestyle="none", markerfacecolor=face, **look)
 
 
-def legend_above(axes: Sequence[Axes], columns: int = 4) -> None:
+def legend_above(axes: Sequence[Axes], columns: int = 5) -> None:
     """One legend for all panels, over them."""
     fig = axes[0].get_figure()
     entries: dict[str, Artist] = {}

@@ -77,7 +77,7 @@ def crossovers(table: pd.DataFrame, serial: str, parallel: str) -> str:
 
 def _crossover(row, serial: str, parallel: str) -> str:
     told = (
-        f"- **{row.load}**, domains averaged: {parallel} is faster than {serial} {_from(row, row.measured)} "
+        f"- **{row.load}**, domains averaged: {parallel} is ahead of {serial} {_from(row, row.measured)} "
         f"as measured, {_from(row, row.predicted)} as predicted"
     )
     if np.isnan(row.measured) or np.isnan(row.predicted):
@@ -88,7 +88,7 @@ def _crossover(row, serial: str, parallel: str) -> str:
 
 def _from(row, k: float) -> str:
     if np.isnan(k):
-        return f"from no K to {row.largest} on"
+        return f"not even at K = {row.largest}"
     return f"at every K from {row.smallest}" if k <= row.smallest else f"from K = {k:.1f} on"
 
 
@@ -122,7 +122,7 @@ def step_parts(table: pd.DataFrame) -> str:
             f"- **{arm}**: {spent.sum():.1f} ms, {spent.sum() / first.sum():.2f} times as long. Most of the "
             f"difference, in ms: {listed(told)}."
         )
-    return "\n".join(lines)
+    return "\n".join(lines) or "What a step's time goes into is told once one was profiled."
 
 
 def options(table: pd.DataFrame) -> str:
@@ -138,4 +138,4 @@ def options(table: pd.DataFrame) -> str:
         lines.append(
             f"- *{option}* " + "; ".join(f"{said} {listed(arms)}" for said, arms in told.items()) + "."
         )
-    return "\n".join(lines)
+    return "\n".join(lines) or "Neither was tried yet."
