@@ -14,7 +14,7 @@ from specbook.deploy import arithmetic
 from specbook.deploy.objects import find
 from specbook.deploy.promql import metrics
 from specbook.deploy.scaling import recorded
-from specbook.stats.monitors import Cusum
+from specbook.stats.monitors import Cusum, Growth, Reference
 
 CASES = sorted((Path(__file__).parent / "rules").glob("*.yaml"))
 DASHBOARD = json.loads((DEPLOY / "components" / "dashboard" / "dashboard.json").read_text())
@@ -109,6 +109,7 @@ def test_the_rule_is_the_arithmetic(waiting, per_10_s, promtool, rule_file):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+LABELS = '{job="specbook", namespace="n", model_name="m", pod="a"}'
 STEADY_H = 26
 """Hours of traffic before the drift: the alert's day, and the hour that it leaves out."""
 
@@ -118,10 +119,9 @@ def drifting(fall: float, minutes: int, drafts: int = 1024) -> dict[str, str]:
     swing = [drafts // 8 * (1 if minute // 2 % 2 else -1) for minute in range(60 * STEADY_H)]
     grown = [2 * drafts + by for by in swing] + [int(2 * drafts - fall * drafts / 8)] * minutes
     accepted = np.concatenate([[0], np.cumsum(grown)])
-    labels = '{job="specbook", namespace="n", model_name="m", pod="a"}'
     return {
-        f"vllm:spec_decode_num_drafts_total{labels}": f"0+{drafts}x{len(grown)}",
-        f"vllm:spec_decode_num_accepted_tokens_total{labels}": " ".join(map(str, accepted)),
+        f"vllm:spec_decode_num_drafts_total{LABELS}": f"0+{drafts}x{len(grown)}",
+        f"vllm:spec_decode_num_accepted_tokens_total{LABELS}": " ".join(map(str, accepted)),
     }
 
 
@@ -172,6 +172,31 @@ def test_the_drift_alert_is_the_books_cusum(promtool, rule_file):
     alerts = [fires(10, firing=False), fires(12, firing=True)]
     series = drifting(fall=2.0, minutes=60)
     passes(promtool, drift_case(rule_file, series, promql_expr_test=checks, alert_rule_test=alerts))
+
+
+def test_a_score_is_the_books_so_a_stretch_of_few_drafts_weighs_little(promtool, rule_file):
+    """Stretches of 2 min, drafts and accepted tokens a minute; the last one falls, by few drafts."""
+    day = [(1024, 2176), (128, 192), (1024, 1920), (128, 320)] * (30 * STEADY_H // 4)
+    drafts, accepted = np.array([*day, (128, 128)], dtype=float).T
+    seen = Growth(np.arange(1.0, len(drafts) + 1), drafts, accepted)
+    (want,) = Reference.of(seen.between(0, len(day))).scores(seen.between(len(day), np.inf))
+    names = ("num_drafts", "num_accepted_tokens")
+    series = {
+        f"vllm:spec_decode_{name}_total{LABELS}": " ".join(f"{total:.0f}" for total in [0, *totals])
+        for name, totals in zip(names, (np.cumsum(np.repeat(c, 2)) for c in (drafts, accepted)), strict=True)
+    }
+    checks = [near("specbook:acceptance_fall:score", float(want), 2)]
+    case = drift_case(rule_file, series, promql_expr_test=checks)
+    passes(promtool, case)
+
+
+def test_the_drift_alert_ends_once_nothing_is_drafted(promtool, rule_file):
+    series = drifting(fall=3.0, minutes=60)
+    for name, values in series.items():
+        last = 1024 * (60 * STEADY_H + 60) if "num_drafts" in name else values.split()[-1]
+        series[name] = f"{values} {last}x90"
+    alerts = [fires(70, firing=True), fires(60 + 40, firing=False)]
+    passes(promtool, drift_case(rule_file, series, alert_rule_test=alerts))
 
 
 def test_the_drift_alert_comes_back_as_fast_after_hours(promtool, rule_file):
