@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from specbook import engine
 from specbook.engine import registry
@@ -137,6 +138,11 @@ def fall_back(**more) -> dict:
         traffic=traffic(["long"], ["short"], ["long"], n=300),
     )  # fmt: skip
     return body.model_dump(mode="json") | more
+
+
+def test_a_policy_whose_trials_are_too_few_to_come_back_is_refused_with_the_sum():
+    with pytest.raises(ValidationError, match=r"20 trials of a phase make 400 drafts at most, .* is 500: it"):
+        FallbackEpisodes.model_validate(fall_back(policy=POLICY | {"min_drafts": 500}))
 
 
 def test_an_episode_leaves_and_comes_back_and_loses_nothing():

@@ -59,10 +59,13 @@ def test_each_seed_draws_its_own_prompts_and_the_same_again():
     ("wrong", "why"),
     [
         ({"phases": ()}, "at least 1"),
+        ({"phases": ((),)}, "at least 1"),
         ({"num_requests": 1}, "too few for 2 phases"),
         ({"num_requests": 10**12}, "less than or equal to 1000000"),
         ({"request_rate_per_s": math.inf}, "finite number"),
         ({"ramp": 2}, "ramp"),
+        ({"concurrency": None}, "give `concurrency` .* or `request_rate_per_s`"),
+        ({"request_rate_per_s": 2.0}, "and not both"),
     ],
 )
 def test_phases_that_cannot_be_are_refused(wrong, why):

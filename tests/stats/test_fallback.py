@@ -44,12 +44,28 @@ def test_noise_around_one_threshold_does_not_make_it_flutter():
 
 
 def test_few_drafts_say_nothing():
-    assert told([1.0] * 60, drafts=9).switches == []
+    assert told([1.0] * 5, drafts=9).switches == []
+
+
+def test_a_window_grows_until_it_holds_enough_and_forgets_what_is_older():
+    made = told([1.0] * 23)
+    for second in range(24, 60):  # a trial of 4 drafts a second: 13 s of them are enough, 5 s never are
+        made.see(float(second), 4, 4 * 8.0)
+    assert [switch.drafting for switch in made.switches] == [False, True]
+    back = made.switches[1]
+    assert 24 < back.at_s <= 37
+    assert back.length <= 9.0
 
 
 def test_metrics_that_vanish_change_nothing():
     made = told([1.0] * 3)
     for second in range(4, 100):
+        assert made.see(float(second), 0.0, 0.0) is False
+
+
+def test_what_was_seen_while_it_rested_is_no_reason_once_the_metrics_are_gone():
+    made = told([1.0] * 3 + [9.0] * 8)  # good again, and resting until 13 s
+    for second in range(12, 100):
         assert made.see(float(second), 0.0, 0.0) is False
 
 

@@ -4,7 +4,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -15,7 +15,7 @@ from specbook.measure import loadgen
 from specbook.measure import prompts as traffic
 from specbook.plan import prompts as files
 from specbook.plan.prompts import Prompt
-from specbook.plan.schema import MOST_REQUESTS, Frozen, Load, Name, Point, Target, Traffic
+from specbook.plan.schema import MOST_REQUESTS, Frozen, Load, Name, Point, Target, Traffic, one_kind
 from specbook.records.drifted import Episode, Readings, Requests
 
 TIMEOUT_S = 1800
@@ -28,7 +28,7 @@ EARLY_S = 0.25
 class Phases(Frozen):
     """Requests whose domains change along the way."""
 
-    phases: tuple[tuple[Name, ...], ...] = Field(min_length=1)
+    phases: tuple[Annotated[tuple[Name, ...], Field(min_length=1)], ...] = Field(min_length=1)
     """Domains of each phase, all phases alike in requests."""
     ramp: float = Field(default=0.0, ge=0, le=1)
     """Share of a phase over which its domains gradually take the place of those before; 0: at once."""
@@ -40,7 +40,8 @@ class Phases(Frozen):
     """Between two readings of the counters."""
 
     @model_validator(mode="after")
-    def _some_requests_for_each(self) -> "Phases":
+    def _can_be_sent(self) -> "Phases":
+        one_kind(self.concurrency, self.request_rate_per_s)
         if self.num_requests < len(self.phases):
             raise ValueError(f"{self.num_requests} requests are too few for {len(self.phases)} phases")
         return self

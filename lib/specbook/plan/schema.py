@@ -147,6 +147,12 @@ class Traffic(Frozen):
         return paths.at(self.prompts or f"models/heldout/{self.domain}.jsonl")
 
 
+def one_kind(concurrency: int | None, request_rate_per_s: float | None) -> None:
+    """Raise ValueError unless exactly one is given: requests arrive in a closed loop or at a rate."""
+    if (concurrency is None) == (request_rate_per_s is None):
+        raise ValueError("give `concurrency` (closed loop) or `request_rate_per_s` (Poisson), and not both")
+
+
 class Load(Frozen):
     """How requests arrive: a closed loop of `concurrency`, or Poisson arrivals at `request_rate_per_s`."""
 
@@ -157,10 +163,7 @@ class Load(Frozen):
 
     @model_validator(mode="after")
     def _one_kind(self) -> "Load":
-        if (self.concurrency is None) == (self.request_rate_per_s is None):
-            raise ValueError(
-                "give `concurrency` (closed loop) or `request_rate_per_s` (Poisson), and not both"
-            )
+        one_kind(self.concurrency, self.request_rate_per_s)
         return self
 
     @property

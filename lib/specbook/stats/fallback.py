@@ -21,8 +21,9 @@ class Policy(Frozen):
     """Of the window's mean length: the break-even length is where drafting stops to pay."""
     return_above: float = Field(ge=1)
     window_s: float = Field(gt=0)
+    """What the mean is taken over, or as much longer as `min_drafts` take: a trial yields few a second."""
     min_drafts: int = Field(ge=1)
-    """A window with fewer says nothing."""
+    """Fewer say nothing."""
     cool_down_s: float = Field(ge=0)
     """After a change, until the next may come."""
     trial_every: int = Field(ge=2)
@@ -62,11 +63,14 @@ class Fallback:
 
         Without news it stays as it is: metrics that vanish are no reason to change.
         """
+        if not drafts:
+            return self.drafting
         policy = self._policy
+        oldest_s = now_s - policy.window_s
         self._window.append((now_s, drafts, accepted))
-        while self._window[0][0] <= now_s - policy.window_s:
-            self._window.popleft()
         seen = sum(row[1] for row in self._window)
+        while self._window[0][0] <= oldest_s and seen - self._window[0][1] >= policy.min_drafts:
+            seen -= self._window.popleft()[1]
         if seen < policy.min_drafts or self._resting(now_s):
             return self.drafting
         length = 1 + sum(row[2] for row in self._window) / seen

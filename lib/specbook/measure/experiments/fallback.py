@@ -4,9 +4,9 @@ import random
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import get_args
+from typing import Self, get_args
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from specbook.engine.router import Router
 from specbook.engine.server import Server
@@ -32,6 +32,17 @@ class FallbackEpisodes(Frozen):
     traffic: Phases
     repeats: int = Field(ge=1)
     seed: int = 0
+
+    @model_validator(mode="after")
+    def _comes_back(self) -> Self:
+        trials = self.traffic.num_requests // len(self.traffic.phases) // self.policy.trial_every
+        most = trials * self.traffic.max_tokens  # a draft yields a token at least
+        if most < self.policy.min_drafts:
+            raise ValueError(
+                f"{trials} trials of a phase make {most} drafts at most, and min_drafts is "
+                f"{self.policy.min_drafts}: it would never come back. Lower it or trial_every, or send more"
+            )
+        return self
 
 
 class Controller:
