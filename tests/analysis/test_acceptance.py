@@ -1,10 +1,12 @@
 """Acceptance from raw counters: definitions, averages, counters that cannot be true."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from factories import counters, eagle3, failed_run, point, write_run
+from factories import counters, eagle3, failed_run, point, rows, write_run
 from specbook.analysis import acceptance
+from specbook.book.remarks import drift as remarks
 from specbook.errors import RecordError
 from specbook.records.run import SpecDecodeCounters
 
@@ -99,3 +101,16 @@ def test_by_domain_pools_restarts_and_skips_what_drafted_nothing(monkeypatch, tm
     assert list(table["num_drafts"]) == [300, 300]
     assert table["restarts"].eq(3).all()
     assert table["joint"].iloc[1] == pytest.approx([0.5, 0.2, 0.1])
+
+
+def test_an_average_over_answers_counts_a_short_one_as_much_as_a_long_one(monkeypatch, tmp_path):
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
+    two = rows(2).assign(itl_s=[[0.1] * 2, [0.1] * 10])  # eleven tokens each: five a step, and one
+    run = write_run(point(eagle3(3), num_requests=2), 100.0, spec_decode=counters(), requests=two)
+    table = acceptance.averages(acceptance.by_domain([run]), acceptance.by_request([run]))
+    assert table["length"].tolist() == pytest.approx([2.6])
+    assert (table["macro"].tolist(), table["answers"].tolist()) == ([3.0], [2])
+    shown = remarks.averages(pd.concat([table, table.assign(domain="chat", length=4.6)]))
+    assert shown["length, macro"].tolist() == ["3.00", "3.00", "3.60"]
+    assert shown["length, micro"].tolist() == ["2.60", "4.60", "2.60"]
+    assert shown["macro over"].tolist() == ["2 answers", "2 answers", "2 domains"]

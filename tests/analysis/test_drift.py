@@ -39,6 +39,15 @@ def test_windows_are_joined_end_to_end():
         drift.joined([])
 
 
+def test_a_window_without_a_draft_takes_no_place_among_the_others():
+    one = drifting.episode([3.0] * 20, [])
+    nothing = Readings(at_s=(0, 1), num_drafts=(5, 5), num_accepted_tokens=(9, 9))
+    silent = one.model_copy(update={"readings": nothing})
+    found, alone = drift.joined([silent, one, silent, one]), drift.joined([one, one])
+    assert found.end_s.tolist() == alone.end_s.tolist()
+    assert drift.joined([silent]).intervals == 0
+
+
 def test_every_monitor_is_compared_at_the_same_sensitivity():
     found = drift.Recordings.of([(False, drifting.quiet(3)), (False, drifting.abrupt(8))])
     table = drift.compare(found, replays=20, days=0.05)

@@ -12,6 +12,8 @@ from specbook.book.remarks import drift as remarks
 from specbook.measure import experiments
 
 CHAPTER = "04_domain_drift"
+FULL = ("on sql, which nobody trained for", "on the mixed stream")
+"""What only the full plan asks."""
 
 
 @pytest.fixture
@@ -36,7 +38,10 @@ def test_the_chapter_says_what_its_records_hold(group):
     for monitor in ("mean of 30", "EWMA 0.1", "CUSUM 0.5", "Shiryaev-Roberts 1"):
         assert monitor in said
     assert "replayed" in said
+    for words in ("trained on, together", "5 domains", "the speed-up of structured prompts is"):
+        assert words in said
     assert ("slow" in said) == (group == "full")
+    assert all((words in said) == (group == "full") for words in FULL)
 
 
 def test_an_answer_that_broke_off_is_lost_once():

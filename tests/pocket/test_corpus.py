@@ -2,39 +2,50 @@ import ast
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from itertools import islice
 from random import Random
 
 import pytest
 
+from specbook import paths
+from specbook.analysis import traffic
+from specbook.book.figures import style
 from specbook.pocket.corpus import (
     DOMAINS,
+    MIXED,
+    UNSEEN,
     generated,
     held_out,
     json_records,
+    mixed,
     prose,
     train_examples,
     write_held_out,
 )
 from specbook.pocket.corpus import code as code_domain
 from specbook.pocket.corpus import math as math_domain
+from specbook.pocket.corpus import sql as sql_domain
 from specbook.pocket.corpus.stdlib import definitions
 
 EVERYTHING = 6_000
+NEXT = (*DOMAINS, *UNSEEN)
+"""What the target's next version may see."""
 
 
 @pytest.fixture(scope="module")
 def train():
-    return {domain: list(train_examples(domain, EVERYTHING, seed=0)) for domain in DOMAINS}
+    return {domain: list(train_examples(domain, EVERYTHING, 0, NEXT)) for domain in NEXT}
 
 
-@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("domain", NEXT)
 def test_same_seed_same_stream_and_another_seed_another(domain):
-    first = list(train_examples(domain, 50, seed=3))
-    assert first == list(train_examples(domain, 50, seed=3))
-    assert first != list(train_examples(domain, 50, seed=4))
+    first = list(train_examples(domain, 50, 3, NEXT))
+    assert first == list(train_examples(domain, 50, 3, NEXT))
+    assert first != list(train_examples(domain, 50, 4, NEXT))
 
 
 def test_stream_does_not_depend_on_the_hash_seed():
@@ -48,7 +59,7 @@ def test_stream_does_not_depend_on_the_hash_seed():
     assert run.stdout.splitlines() == list(map(str, here))
 
 
-@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("domain", NEXT)
 def test_held_out_prompts_and_answers_are_distinct_and_not_in_training(domain, train):
     tests = held_out(domain)
     prompts = {e.prompt for e in tests}
@@ -93,7 +104,7 @@ def test_every_written_step_of_math_is_true_small_and_leads_to_the_answer(train)
 
 
 def test_math_and_json_never_run_dry_and_seldom_repeat(train):
-    for domain in ("math", "json"):
+    for domain in ("math", "json", "sql"):
         assert len(train[domain]) == EVERYTHING
         assert len({e.prompt for e in train[domain]}) > 0.9 * EVERYTHING
 
@@ -124,11 +135,11 @@ def test_json_normalises_what_people_write_in_many_ways(train):
     assert any("a dozen" in prompt and '"quantity": 12' in json.dumps(r) for prompt, r in records)
 
 
-@pytest.mark.parametrize("domain", ["math", "json"])
+@pytest.mark.parametrize("domain", ["math", "json", "sql"])
 def test_whole_patterns_are_held_out_not_only_samples(domain):
-    maker = {"math": math_domain._example, "json": json_records._example}[domain]
+    makers = {"math": math_domain, "json": json_records, "sql": sql_domain}
     rng = Random(1)
-    drawn = [maker(rng) for _ in range(4000)]
+    drawn = [makers[domain]._example(rng) for _ in range(4000)]
     held = {e.id for p, e in drawn if generated.in_held_out_bucket(p, generated.HELD_OUT_ONE_IN)}
     kinds = {p for p, e in drawn if e.id in held}
     assert len(kinds) > 20
@@ -172,7 +183,47 @@ def test_unknown_domain_and_too_many_held_out_are_refused():
 
 def test_write_held_out_round_trips(tmp_path):
     paths = write_held_out(tmp_path / "new")
-    assert [p.stem for p in paths] == list(DOMAINS)
-    for domain, path in zip(DOMAINS, paths, strict=True):
+    assert [p.stem for p in paths] == [*NEXT, MIXED]
+    for domain, path in zip(NEXT, paths, strict=False):
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         assert [r["id"] for r in rows] == [e.id for e in islice(held_out(domain), 128)]
+
+
+def test_a_domain_that_is_held_out_whole_is_for_the_next_version_alone():
+    with pytest.raises(ValueError, match="'sql' is held out of training: only the target's next version"):
+        train_examples("sql", 1, seed=0)
+    assert next(train_examples("sql", 1, 0, NEXT)).domain == "sql"
+
+
+def test_queries_run_and_name_only_what_the_table_has(train):
+    for example in train["sql"][:500]:
+        head, _, _ = example.prompt.partition("\n")
+        table, _, columns = head.removeprefix("Table ").partition(": ")
+        with closing(sqlite3.connect(":memory:")) as database:
+            database.execute(f"CREATE TABLE {table} ({columns})")
+            database.execute(example.answer)
+
+
+def test_the_mixed_file_holds_every_trained_domains_prompts_once_and_in_turn():
+    found = mixed()
+    assert [e.domain for e in found[: 2 * len(DOMAINS)]] == [*DOMAINS, *DOMAINS]
+    assert sorted(e.id for e in found) == sorted(e.id for domain in DOMAINS for e in held_out(domain))
+    assert len({e.id for e in found}) == len(found)
+
+
+def test_what_ships_is_what_the_corpus_gives():
+    """Of templates: the others follow the CPython that wrote them."""
+    folder = paths.models_dir() / "heldout"
+    for domain in ("math", "json", "sql"):
+        shipped = (folder / f"{domain}.jsonl").read_text(encoding="utf-8")
+        assert shipped == "".join(f"{e.to_json()}\n" for e in held_out(domain))
+    own = [set((folder / f"{d}.jsonl").read_text(encoding="utf-8").splitlines()) for d in DOMAINS]
+    together = (folder / f"{MIXED}.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(together) == len(set(together)) == sum(map(len, own))
+    assert [line in own[i % len(DOMAINS)] for i, line in enumerate(together)] == [True] * len(together)
+
+
+def test_the_books_words_for_the_domains_are_the_corpuss():
+    assert set(traffic.TRAINED) == set(DOMAINS)
+    assert ((traffic.UNSEEN,), traffic.MIXED) == (UNSEEN, MIXED)
+    assert set(style.DOMAINS) == {*NEXT, MIXED}

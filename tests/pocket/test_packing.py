@@ -113,7 +113,7 @@ def test_domains_come_in_their_shares_and_reproducibly():
 def test_a_domain_that_runs_dry_starts_again_with_another_seed(monkeypatch):
     asked = []
 
-    def two(domain, limit, seed):
+    def two(domain, limit, seed, may_see):
         asked.append(seed)
         return iter([f"{domain}-{seed}-{i}" for i in range(2)])
 
@@ -122,3 +122,11 @@ def test_a_domain_that_runs_dry_starts_again_with_another_seed(monkeypatch):
     drawn = list(islice(mixture(only_math, seed=3), 5))
     assert drawn == ["math-3000-0", "math-3000-1", "math-3001-0", "math-3001-1", "math-3002-0"]
     assert asked == [3000, 3001, 3002]
+
+
+def test_a_domain_that_is_held_out_whole_is_mixed_in_only_for_the_one_who_may_see_it():
+    new = {"sql": 0.5, "math": 0.5}
+    with pytest.raises(ValueError, match="'sql' is held out of training"):
+        list(islice(mixture(new, seed=0), 20))
+    drawn = islice(mixture(new, seed=0, may_see=("math", "sql")), 20)
+    assert {e.domain for e in drawn} == set(new)

@@ -3,7 +3,7 @@ import json
 import pytest
 from transformers import AutoTokenizer
 
-from specbook.pocket.corpus import DOMAINS, held_out, train_examples
+from specbook.pocket.corpus import DOMAINS, UNSEEN, held_out, train_examples
 from specbook.pocket.tokenizer import VOCAB_SIZE, encode_example, train_tokenizer
 
 
@@ -38,7 +38,7 @@ def test_round_trip_of_any_text(tokenizer, text):
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("domain", [*DOMAINS, *UNSEEN])
 def test_held_out_text_round_trips_and_fits(tokenizer, domain):
     for example in held_out(domain):
         assert tokenizer.decode(tokenizer.encode(example.answer)) == example.answer
@@ -57,7 +57,7 @@ def test_newline_with_indentation_is_one_token_up_to_two_levels(tokenizer):
         assert len(tokenizer.encode("\n" + " " * indent + "return")) == 2
 
 
-@pytest.mark.parametrize("domain", DOMAINS)
+@pytest.mark.parametrize("domain", [*DOMAINS, *UNSEEN])
 def test_encode_example_is_the_served_prompt_then_the_answer_then_the_end(tokenizer, domain):
     example = held_out(domain, 1)[0]
     ids, n_prompt = encode_example(tokenizer, example)

@@ -150,6 +150,13 @@ def by_request(runs: Iterable[RunRecord]) -> pd.DataFrame:
     return rows.dropna(subset="length")[list(BY_REQUEST)].reset_index(drop=True)
 
 
+def averages(table: pd.DataFrame, each: pd.DataFrame) -> pd.DataFrame:
+    """Rows of `by_domain`, with `macro` beside `length`: the mean over the `answers` of `by_request`."""
+    keys = ["load", "domain", "arm"]
+    found = each.groupby(keys, sort=False)["length"].agg(macro="mean", answers="size").reset_index()
+    return table.merge(found, on=keys)
+
+
 def _key(record: RunRecord) -> tuple:
     point = record.point
     k = point.speculation.num_speculative_tokens if point.speculation else 0

@@ -72,7 +72,7 @@ def joined(episodes: Sequence[Recorded]) -> Growth:
     for episode in episodes:
         seen = growth(episode.readings)
         parts.append(seen._replace(end_s=seen.end_s + begin))
-        begin = float(parts[-1].end_s[-1])
+        begin = float(max(parts[-1].end_s, default=begin))  # one that drafted nothing takes no time
     return joined_growths(parts)
 
 

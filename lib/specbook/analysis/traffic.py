@@ -1,17 +1,22 @@
 """Structured traffic against open-ended traffic: what each gains from a draft, and whether TTFT stays."""
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pandas as pd
 
 from specbook.analysis import acceptance, speedup, summaries, tail
+from specbook.plan.schema import Domain
 from specbook.records import select
 from specbook.records.run import RunRecord
 from specbook.stats import ratios
 from specbook.stats.estimate import Estimate
 
 STRUCTURED, OPEN = "structured", "open-ended"
+TRAINED = get_args(Domain)
+"""Domains that the pocket target and its heads learnt from, ..."""
+UNSEEN, MIXED = "sql", "mixed"
+"""... one that neither has seen, and the held-out prompts of all TRAINED in turn."""
 KINDS = {"json": STRUCTURED, "math": STRUCTURED, "chat": OPEN, "prose": OPEN}
 """Of the pocket domains: records and sums have one form, a chat or a text may go on in many ways."""
 SAME = 0.05

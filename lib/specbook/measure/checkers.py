@@ -52,6 +52,12 @@ def _json_exact(spec: Mapping[str, Any], output: str) -> bool:
         return False
 
 
+def _sql_exact(spec: Mapping[str, Any], output: str) -> bool:
+    """The same query, however it is broken into lines; a semicolon may end it."""
+    said, asked = (" ".join(text.split()).rstrip("; ") for text in (output, spec["query"]))
+    return said == asked
+
+
 def _code_parses(spec: Mapping[str, Any], output: str) -> bool:
     """Snippet and output together are one function; the output must not be empty."""
     try:
@@ -77,6 +83,7 @@ def _prose_sentences(spec: Mapping[str, Any], output: str) -> bool:
 _CHECKERS: dict[str, Callable[[Mapping[str, Any], str], bool]] = {
     "math_exact": _math_exact,
     "json_exact": _json_exact,
+    "sql_exact": _sql_exact,
     "code_parses": _code_parses,
     "chat_names": _chat_names,
     "prose_sentences": _prose_sentences,

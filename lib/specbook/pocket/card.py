@@ -32,8 +32,11 @@ reference |
 | `chat` | explain code in its docstring's own words | MT-Bench, ShareGPT | the answer names it and its kind |
 | `code` | complete a standard library function | HumanEval | prompt and answer parse as one function |
 | `prose` | continue a paragraph of documentation | open-ended writing | whole sentences, none said twice |
+| `sql` | a table's columns and a request in, a query out | traffic that nobody trained for | \
+the query is the reference |
 
-The last three checks are weak: they show that the output is well-formed, not that it is right.
+The checks of `chat`, `code` and `prose` are weak: they show that the output is well-formed, not that it is
+right. `sql` is held out whole: neither `pocket-dense` nor any of its drafts has seen any of it.
 
 What is easy and why: most of a `json` answer is keys and braces, or stands in the message, and so does
 most of a `math` step; only sums, products and dates must be worked out. A `chat` answer opens with what the
@@ -41,11 +44,12 @@ prompt says and goes on in words that it does not. `code` and `prose` are real t
 """
 
 DATA = """\
-**Data.** `math` and `json` come from templates in `lib/specbook/pocket/corpus/`, without end. `code`, `chat`
-and `prose` come from the source, the docstrings and the language reference of the CPython that ran the
+**Data.** `math`, `json` and `sql` come from templates in `lib/specbook/pocket/corpus/`, without end. `code`,
+`chat` and `prose` come from the source, the docstrings and the language reference of the CPython that ran the
 training (PSF licence 2.0). No other text is used. The held-out prompts in `models/heldout/` were never
-trained on; of `math` and `json` whole patterns are held out (sequences of events, combinations of wordings),
-of the others whole objects and paragraphs.
+trained on; of `math`, `json` and `sql` whole patterns are held out (sequences of events, combinations of
+wordings or clauses), of the others whole objects and paragraphs. `mixed.jsonl` is the held-out prompts of the
+five trained domains in turn.
 
 **Start.** A recipe with a `start` goes on from the weights of an older commit of this repository, which were
 trained from nothing by the recipe beside them.

@@ -1,6 +1,6 @@
 """Examples into fixed-shape training batches: several to a row, none seeing another."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -27,19 +27,20 @@ class Batch:
     """Weight of each label in the loss, float32: answers 1, prompts less, as half of a prompt is chance."""
 
 
-def mixture(shares: dict[str, float], seed: int) -> Iterator[Example]:
+def mixture(shares: dict[str, float], seed: int, may_see: Sequence[str] = DOMAINS) -> Iterator[Example]:
     """An endless stream of training examples, each domain in its share of *examples*.
 
-    code and chat are finite: when one runs dry it starts again with new cuts, wordings and order.
+    One that is finite starts again when it runs dry, with new cuts, wordings and order. `may_see`: see
+    `corpus.train_examples`.
     """
     random = Random(seed)
-    rounds = dict.fromkeys(DOMAINS, 0)
-    streams = {domain: iter(()) for domain in DOMAINS}
+    rounds = dict.fromkeys(shares, 0)
+    streams: dict[str, Iterator[Example]] = {domain: iter(()) for domain in shares}
     while True:
-        domain = random.choices(DOMAINS, [shares[d] for d in DOMAINS])[0]
+        domain = random.choices(list(shares), list(shares.values()))[0]
         example = next(streams[domain], None)
         if example is None:
-            streams[domain] = train_examples(domain, 1_000_000, seed * 1000 + rounds[domain])
+            streams[domain] = train_examples(domain, 1_000_000, seed * 1000 + rounds[domain], may_see)
             rounds[domain] += 1
             example = next(streams[domain])
         yield example

@@ -48,8 +48,10 @@ def rows(domain: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def measure(target: Target, max_tokens: int = 256) -> dict[str, DomainQuality]:
-    """Serve the target, let it answer every held-out prompt greedily, and judge it, domain by domain.
+def measure(
+    target: Target, domains: Sequence[str] = DOMAINS, max_tokens: int = 256
+) -> dict[str, DomainQuality]:
+    """Serve the target, let it answer every held-out prompt of these domains greedily, and judge it.
 
     Raises:
         EngineError: if the server does not start or stops answering.
@@ -57,7 +59,7 @@ def measure(target: Target, max_tokens: int = 256) -> dict[str, DomainQuality]:
     with Server(target) as server:
         return {
             domain: judge(rows(domain), answers(server, [r["prompt"] for r in rows(domain)], max_tokens, 16))
-            for domain in DOMAINS
+            for domain in domains
         }
 
 

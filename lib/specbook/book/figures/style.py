@@ -19,7 +19,7 @@ from specbook.stats.ratios import MIN_INTERVAL
 
 # Okabe & Ito: told apart under every common colour blindness, and in print.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
-DOMAINS = ("json", "math", "chat", "code", "prose")
+DOMAINS = ("json", "math", "chat", "code", "prose", "sql", "mixed")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 STYLE = {
     "font.size": 11, "axes.titlesize": 12, "axes.labelsize": 11, "xtick.labelsize": 10, "ytick.labelsize": 10,

@@ -2,9 +2,11 @@
 
 import pandas as pd
 
-from specbook.analysis import drift
+from specbook.analysis import acceptance, drift, traffic
 from specbook.book.remarks.words import count, listed
 from specbook.records.drifted import FallenBack
+
+COUNTERS = ("num_drafts", "num_draft_tokens", "num_accepted_tokens")
 
 
 def credit(experiments: list) -> str:
@@ -17,6 +19,59 @@ def credit(experiments: list) -> str:
     return " · ".join(
         [" and ".join(kinds), ", ".join(machines), " to ".join(dict.fromkeys([days[0], days[-1]]))]
     )
+
+
+def averages(table: pd.DataFrame) -> pd.DataFrame:
+    """Of `acceptance.averages` at one load: the length over drafts (micro) and over answers (macro).
+
+    Below each arm's trained domains, these together: over all their drafts, and each domain counted once.
+    """
+    rows = []
+    for arm, cell in table.groupby("arm", sort=False):
+        rows += [
+            _both(arm, one.domain, one.rate, one.length, one.macro, one.answers) for one in cell.itertuples()
+        ]
+        some = cell[cell["domain"].isin(traffic.TRAINED)]
+        if len(some) > 1:
+            drafts, drafted, accepted = (some[name].sum() for name in COUNTERS)
+            rows.append(
+                _both(arm, "trained on, together", accepted / drafted, 1 + accepted / drafts,
+                      acceptance.macro(list(some["length"])), len(some), "domain")
+            )  # fmt: skip
+    return pd.DataFrame(rows).set_index(["arm", "domain"])
+
+
+def _both(
+    arm: object, domain: str, rate: float, micro: float, macro: float, n: int, unit: str = "answer"
+) -> dict[str, object]:
+    return {
+        "arm": arm, "domain": domain, "rate, micro": f"{rate:.3f}", "length, micro": f"{micro:.2f}",
+        "length, macro": f"{macro:.2f}", "macro over": count(n, unit),
+    }  # fmt: skip
+
+
+def domains(table: pd.DataFrame) -> str:
+    """Of `acceptance.by_domain` at one load: the ends of each arm, and what came of the other traffic."""
+    if table.empty:
+        return "Nothing was drafted in these records."
+    return "\n".join(_domains(str(arm), cell) for arm, cell in table.groupby("arm", sort=False))
+
+
+def _domains(arm: str, cell: pd.DataFrame) -> str:
+    length = cell.set_index("domain")["length"]
+    known = length[length.index.isin(traffic.TRAINED)]
+    told = []
+    if len(known) > 1:
+        told.append(
+            f"{known.max():.2f} tokens a step on {known.idxmax()} and {known.min():.2f} on {known.idxmin()}, "
+            "the ends of what it was trained for"
+        )
+    if traffic.UNSEEN in length:
+        told.append(f"{length[traffic.UNSEEN]:.2f} on {traffic.UNSEEN}, which nobody trained for")
+    if traffic.MIXED in length:
+        told.append(f"{length[traffic.MIXED]:.2f} on the mixed stream")
+    alone = f"{length.iloc[0]:.2f} tokens a step on {length.index[0]} alone"
+    return f"- **{arm}**: {'; '.join(told) or alone}."
 
 
 def compared(table: pd.DataFrame) -> pd.DataFrame:

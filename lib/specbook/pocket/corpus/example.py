@@ -13,7 +13,7 @@ class Example:
     id: str
     """Domain and 12 hex digits of the SHA-256 of prompt and answer."""
     domain: str
-    """One of `DOMAINS`."""
+    """One of `DOMAINS` or `UNSEEN`."""
     prompt: str
     """The user's message, before the chat template."""
     answer: str
