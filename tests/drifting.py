@@ -50,6 +50,12 @@ def slow(episodes: int) -> Drifted:
     return Drifted(episodes=made, weights_sha256={"target": "t", "draft": "d"})
 
 
+def behind(episodes: int) -> Drifted:
+    """A next version under the old head: quiet, and lower."""
+    made = tuple(episode([2.2] * 60, [], seed=300 + i) for i in range(episodes))
+    return Drifted(episodes=made, weights_sha256={"target": "n", "draft": "d"})
+
+
 def fallen_back(repeats: int, lost: int = 0) -> FallenBack:
     """The drafting server alone is slow after the drift, and loses some."""
     arms = [
@@ -87,6 +93,8 @@ def write(plan: Chapter) -> None:
 def _result(asked: Experiment) -> Drifted | FallenBack:
     if asked.name == "fallback":
         return fallen_back(repeats=2)
+    if asked.parameters["target"]["name"] == "pocket-dense-next":
+        return behind(2)
     traffic = asked.parameters["traffic"]
     if len(traffic["phases"]) == 1:
         return quiet(3)

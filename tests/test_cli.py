@@ -133,11 +133,26 @@ def test_ctrl_c_ends_any_command_with_130(monkeypatch, arguments, module, name):
 
 def test_run_says_how_many_points_failed_and_why(monkeypatch):
     bad = factories.failed_run(factories.point())
+    monkeypatch.setattr(train, "make_copies", lambda models, report: {})
     monkeypatch.setattr(campaign, "measure", lambda plans, since: [bad])
     result = invoke("run", "all")
     assert result.exit_code == 1
     assert "1 points measured now, 1 of them failed" in result.output
     assert "failed: baseline (compiled), batch 1: it crashed" in result.output
+
+
+def test_a_copy_that_cannot_be_made_is_left_out_and_said(monkeypatch):
+    kept = []
+    why = {"build/pocket-dense-next": "train it first"}
+    monkeypatch.setattr(train, "make_copies", lambda models, report: why)
+    monkeypatch.setattr(campaign, "measure", lambda plans, since: kept.extend(plans) or [])
+    result = invoke("run", "04")
+    assert result.exit_code == 1
+    assert "left out: build/pocket-dense-next: train it first" in result.output
+    (chapter,) = kept
+    assert {point.target.model for point in chapter.points()} == {"models/pocket-dense"}
+    assert {asked.target for asked in chapter.experiments} == {"models/pocket-dense"}
+    assert chapter.experiments[-1].name == "fallback"
 
 
 def test_dry_run_starts_nothing_and_prints_commands_that_a_shell_understands(monkeypatch):
@@ -311,6 +326,7 @@ def test_ask_takes_the_url_of_a_server_that_runs(monkeypatch):
 
 def test_run_hands_your_own_model_and_prompts_to_the_plan(monkeypatch):
     given = []
+    monkeypatch.setattr(train, "make_copies", lambda models, report: {})
     monkeypatch.setattr(plan, "load", lambda *_, **own: given.append(own))
     monkeypatch.setattr(campaign, "measure", lambda plans, since: [])
     own = ("--target", "m", "--draft", "ngram", "--draft", "h", "--prompts", "p.jsonl")

@@ -90,6 +90,7 @@ def run(
     from specbook import plan
     from specbook.measure import campaign, needs, preview
     from specbook.plan import own
+    from specbook.pocket import train as training
 
     with _one_clear_message(RESUMABLE):
         given = own.given(target, draft or [], prompts, settings or [])
@@ -101,12 +102,16 @@ def run(
             for line in [*needs.lines(plans), counted]:
                 out.print(line, soft_wrap=True)
             return
+        lacking = training.make_copies((p.target.model for one in plans for p in one.points()), out.print)
+        plans = [one.without(lacking) if isinstance(one, plan.Chapter) else one for one in plans]
         made = campaign.measure(plans, since)
     bad = [record for record in made if record.status == "failed"]
     out.print(f"{len(made)} points measured now, {len(bad)} of them failed")
     for record in bad:
         _complain("failed:", f"{record.title}: {record.reason}")
-    if bad:
+    for model, why in lacking.items():
+        _complain("left out:", f"{model}: {why}")
+    if bad or lacking:
         raise typer.Exit(1)
 
 

@@ -7,12 +7,17 @@ import chapters
 import drifting
 import synthetic
 from specbook import plan
-from specbook.analysis import drift
+from specbook.analysis import drift, versions
 from specbook.book.remarks import drift as remarks
+from specbook.book.remarks import versions as aged
 from specbook.measure import experiments
 
 CHAPTER = "04_domain_drift"
-FULL = ("on sql, which nobody trained for", "on the mixed stream")
+FULL = (
+    "on sql, which nobody trained for", "on the mixed stream",
+    "tokens a step on the target it was trained for",
+    "In all of 2 roll-outs fired: ",
+)  # fmt: skip
 """What only the full plan asks."""
 
 
@@ -41,7 +46,8 @@ def test_the_chapter_says_what_its_records_hold(group):
     for words in ("trained on, together", "5 domains", "the speed-up of structured prompts is"):
         assert words in said
     assert ("slow" in said) == (group == "full")
-    assert all((words in said) == (group == "full") for words in FULL)
+    assert [words for words in FULL if (words in said) != (group == "full")] == []
+    assert (aged.NOT_MEASURED in said, aged.NO_ROLLOUT in said) == (group == "quick",) * 2
 
 
 def test_an_answer_that_broke_off_is_lost_once():
@@ -76,3 +82,16 @@ def test_the_plan_asks_for_what_the_experiments_know(group):
     experiments.check(wanted)
     assert [one.name for one in wanted.experiments].count("fallback") == 1
     assert all(one.parameters["target"] for one in wanted.experiments)
+
+
+@pytest.mark.usefixtures("results")
+def test_a_next_version_that_was_not_measured_yet_leaves_the_rest_of_the_chapter():
+    mine, later = versions.parts(plan.load(CHAPTER, "cpu", "full"))
+    assert (len(mine.sweeps), len(later.sweeps), len(later.experiments)) == (1, 1, 1)
+    synthetic.write(mine)
+    drifting.write(mine)
+    said = chapters.run(CHAPTER)
+    assert "**Answer.** The calmest monitor" in said
+    for words in (aged.NOT_MEASURED, aged.NO_ROLLOUT, "A draft one version behind: not measured yet."):
+        assert words in said
+    assert "retrained" not in said

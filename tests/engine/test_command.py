@@ -145,6 +145,12 @@ def test_a_missing_folder_is_not_taken_for_a_hub_id(tmp_path, monkeypatch):
         preflight.check(TARGET.model_copy(update={"model": "models/none"}), None)
 
 
+def test_a_copy_that_was_not_made_is_told_apart_from_a_model_that_was_not_trained(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECBOOK_ROOT", str(tmp_path))
+    with pytest.raises(ConfigError, match="build/none does not exist: `specbook run` makes it"):
+        preflight.check(TARGET.model_copy(update={"model": "build/none"}), None)
+
+
 @pytest.fixture
 def on_the_hub(monkeypatch):
     """Sets what the hub says of any model; nothing is in its cache."""

@@ -79,3 +79,14 @@ def test_without_models_there_is_a_card_without_sections(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECBOOK_ROOT", str(tmp_path))
     (tmp_path / "models").mkdir()
     assert "## " not in card.write().read_text()
+
+
+def test_a_difference_says_what_it_is_the_difference_to(models):
+    folder = models / "pocket-dense-next"
+    folder.mkdir()
+    save_file({"a.up": torch.zeros(500, 8)}, folder / "difference.safetensors")
+    (folder / "recipe.json").write_text(json.dumps({"start": "models/pocket-dense", "rank": 8}))
+    section = card.write().read_text().partition("## pocket-dense-next")[2]
+    assert "- Parameters stored: 0.0 M, 0.0 MB" in section
+    assert "the difference to `models/pocket-dense` alone: `specbook train next-copy` adds it" in section
+    assert provenance.model_sha256("models/pocket-dense-next", None)[:16] in section

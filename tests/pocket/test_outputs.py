@@ -14,7 +14,7 @@ from specbook.errors import ConfigError
 from specbook.measure.greedy import Answer
 from specbook.plan.schema import Target
 from specbook.pocket import outputs
-from specbook.pocket.corpus import DOMAINS, held_out
+from specbook.pocket.corpus import DOMAINS, UNSEEN, held_out, train_examples
 from specbook.pocket.outputs import OutputsRecipe
 from specbook.pocket.target import fast_bfloat16
 
@@ -131,3 +131,14 @@ def test_samples_come_round_in_another_order_and_say_where_the_answer_starts(tmp
     first, second = (list(islice(stream, 6)) for stream in [outputs.endless(path, seed=1)] * 2)
     assert sorted(first) == sorted(second) == [([i] * (i + 1) + [9], i + 1) for i in range(6)]
     assert first != second
+
+
+def test_the_next_version_answers_new_prompts_too_and_they_are_kept_apart(target_folder, tmp_path):
+    folder, starts = target_folder
+    target = Target(name="t", model=str(folder), max_model_len=64)
+    both = RECIPE.model_copy(update={"domains": (*DOMAINS, *UNSEEN)})
+    old, new = (outputs.greedy_outputs(target, recipe, tmp_path / "work") for recipe in (RECIPE, both))
+    assert [len(outputs.load(path)) for path in (old, new)] == [len(DOMAINS), len(DOMAINS) + 1]
+    with pytest.raises(ValueError, match="'sql' is held out of training"):
+        next(train_examples("sql", 1, outputs.PROMPT_SEED))
+    assert starts["n"] == 2

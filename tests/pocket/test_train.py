@@ -2,7 +2,8 @@
 
 import pytest
 
-from specbook.pocket import draft, outputs, quality, study, target, train
+from specbook.pocket import draft, next_version, outputs, quality, quantize, study, target, train
+from specbook.pocket.corpus import DOMAINS, UNSEEN
 from specbook.pocket.study import BASE
 
 
@@ -10,7 +11,7 @@ from specbook.pocket.study import BASE
 def heads(tmp_path, monkeypatch):
     """Heads are trained in no time; yields the recipe and the folder of each, relative to the project."""
     monkeypatch.setenv("SPECBOOK_ROOT", str(tmp_path))
-    (tmp_path / "models").mkdir()
+    (tmp_path / "models").mkdir(exist_ok=True)
     made = []
 
     def train_head(folder, data, recipe, scratch, out):
@@ -64,8 +65,76 @@ def test_a_studied_head_is_not_among_the_models(heads, monkeypatch):
 
 def test_all_is_everything_that_is_served_and_the_card_but_no_study(monkeypatch):
     ran = []
-    served = ["target", "eagle3", "peagle", "draft", "moe", "moe_eagle3", "moe_peagle", "card"]
-    for stage in (*served, "study"):
+    served = [
+        "target",
+        "eagle3",
+        "peagle",
+        "draft",
+        "moe",
+        "moe_eagle3",
+        "moe_peagle",
+        "next",
+        "next_eagle3",
+        "card",
+    ]
+    for stage in (*served, "study", "int8", "next_copy"):
         monkeypatch.setattr(train, f"_{stage}", lambda device, report, stage=stage: ran.append(stage))
     train.run("all", "cpu", lambda line: None)
     assert ran == served
+
+
+@pytest.fixture
+def copies(tmp_path, monkeypatch):
+    """Copies are made in no time; yields what was copied, trained and judged, in order."""
+    monkeypatch.setenv("SPECBOOK_ROOT", str(tmp_path))
+    dense = tmp_path / "models" / "pocket-dense"
+    dense.mkdir(parents=True)
+    (dense / "model.safetensors").write_bytes(b"weights")
+    made = []
+
+    def copy(source, shipped, out):
+        made.append(tuple(str(part.relative_to(tmp_path)) for part in (source, shipped, out)))
+        return out
+
+    monkeypatch.setattr(next_version, "copy", copy)
+    monkeypatch.setattr(quantize, "int8", lambda source, out: made.append("int8") or out)
+    monkeypatch.setattr(target, "train", lambda recipe, out, *rest: made.append((recipe, out.name)))
+    monkeypatch.setattr(quality, "measure", lambda served, domains: made.append((served.model, domains)))
+    monkeypatch.setattr(quality, "save", lambda found, folder: made.append(folder.name))
+    return made
+
+
+COPIED = ("models/pocket-dense", "models/pocket-dense-next", "build/pocket-dense-next")
+
+
+def test_the_next_version_is_trained_then_made_then_judged_on_old_and_new_traffic(copies):
+    train.run("next", "cpu", lambda line: None)
+    (recipe, folder), copied, (judged, domains), saved = copies
+    assert (folder, copied, saved) == ("pocket-dense-next", COPIED, "pocket-dense-next")
+    assert (judged, set(domains)) == ("build/pocket-dense-next", {*DOMAINS, *UNSEEN})
+    assert recipe.start == "models/pocket-dense"
+    assert recipe.start_sha256
+    assert sum(recipe.shares.values()) == pytest.approx(1.0)
+
+
+def test_the_old_head_is_trained_on_for_the_copy_that_is_served(copies, heads):
+    train.run("next-eagle3", "cpu", lambda line: None)
+    assert copies == [COPIED]
+    ((recipe, out),) = heads
+    assert out == "models/pocket-dense-next-eagle3"
+    assert recipe.start == "models/pocket-dense-eagle3"
+    assert set(recipe.domains) == {*DOMAINS, *UNSEEN}
+
+
+def test_a_plans_copies_are_made_before_it_is_measured_and_nothing_else_is(copies):
+    asked = ["models/pocket-dense", "build/pocket-dense-next", "org/hub-id", "build/pocket-dense-next"]
+    assert train.make_copies(asked, lambda line: None) == {}
+    assert copies == [COPIED]
+    assert train.make_copies(["build/pocket-dense-int8"], lambda line: None) == {}
+    assert copies == [COPIED, "int8"]
+
+
+def test_a_copy_of_what_was_not_trained_yet_is_told_with_its_mend(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECBOOK_ROOT", str(tmp_path))
+    told = train.make_copies(["build/pocket-dense-next"], lambda line: None)
+    assert "train the next version first (`specbook train next`)" in told["build/pocket-dense-next"]

@@ -23,6 +23,7 @@ COMPARED = (
     "drift", "monitor", "threshold", "episodes", "found", "delay_s", "delay_p90_s", "delay_drafts",
     "false_alarms", "estimate",
 )  # fmt: skip
+ROLLED = ("monitor", "threshold", "rollouts", "fired", "delay_s", "delay_drafts")
 SERVED = (
     "arm", "repeats", "sent", "lost", "broken", "tokens_per_s", "e2e_p50_s", "e2e_p99_s", "ttft_p99_s",
     "switches", "in_flight",
@@ -125,6 +126,48 @@ def _row(drift: str, one: detection.Detected) -> dict:
         "delay_drafts": float(np.median([delay.drafts for delay in one.delays])),
         "false_alarms": one.false_alarms_per_day.value, "estimate": one.false_alarms_per_day,
     }  # fmt: skip
+
+
+def rolled_out(before: Recorded, after: Recorded) -> Episode:
+    """The counters of one recording, then those of another server, as a scraper sees a roll-out.
+
+    The new server counts from 0. Its drift begins with its first reading; how long both were down is not in
+    it.
+    """
+    old, new = before.readings, after.readings
+    start = next(i for i, known in enumerate(new.num_drafts) if known is not None)
+    begin_s = old.at_s[-1] + interval_s(growth(old))
+    readings = Readings(
+        at_s=(*old.at_s, *(begin_s + at_s - new.at_s[start] for at_s in new.at_s[start:])),
+        num_drafts=(*old.num_drafts, *_from_0(new.num_drafts[start:])),
+        num_accepted_tokens=(*old.num_accepted_tokens, *_from_0(new.num_accepted_tokens[start:])),
+    )
+    return Episode(growth(readings), begin_s)
+
+
+def _from_0(counts: Sequence[int | None]) -> list[int | None]:
+    return [None if one is None or counts[0] is None else one - counts[0] for one in counts]
+
+
+def rollouts(found: Recordings, after: Sequence[Recorded], compared: pd.DataFrame) -> pd.DataFrame:
+    """Each monitor (ROLLED) at the threshold it has for abrupt drifts in `compare`, over roll-outs.
+
+    A quiet recording is followed by one of `after`, each taken once; delays are medians over those in which
+    it fired.
+    """
+    abrupt = compared[compared["drift"] == "abrupt"].set_index("monitor")["threshold"]
+    if not after or abrupt.empty:
+        return pd.DataFrame(columns=list(ROLLED))
+    reference = Reference.of(joined(found.quiet))
+    episodes = [rolled_out(*pair) for pair in zip(found.quiet, after, strict=False)]
+    rows = []
+    for monitor in MONITORS:
+        at = float(abrupt[monitor.title])
+        delays = [detection.delay(monitor, reference, episode, at) for episode in episodes]
+        fired = np.array([delay for delay in delays if delay is not None]).reshape(-1, 2)
+        middle = np.median(fired, axis=0) if len(fired) else (np.nan, np.nan)
+        rows.append((monitor.title, at, len(episodes), len(fired), *middle))
+    return pd.DataFrame(rows, columns=list(ROLLED))
 
 
 def served(result: FallenBack) -> pd.DataFrame:

@@ -29,10 +29,14 @@ def local_folder(model: str) -> Path | None:
     folder = Path(resolve_model(model))
     if os.path.isdir(folder):  # False, and no error, for a name too long to be one
         return folder
-    if model.startswith(("/", ".", "~")) or (
-        (paths.root() / model).parent != paths.root() and os.path.isdir((paths.root() / model).parent)
+    made = (paths.root() / model).parent == paths.build_dir()
+    if (
+        made
+        or model.startswith(("/", ".", "~"))
+        or ((paths.root() / model).parent != paths.root() and os.path.isdir((paths.root() / model).parent))
     ):
-        raise ConfigError(f"model folder {model} does not exist: run `specbook train`, or mend `model`")
+        mend = "`specbook run` makes it of what models/ ships" if made else "run `specbook train`"
+        raise ConfigError(f"model folder {model} does not exist: {mend}, or mend `model`")
     return None
 
 

@@ -1,5 +1,6 @@
 """A chapter of several parts: sweeps of servers, each with its own target, and experiments of other kinds."""
 
+from collections.abc import Collection
 from typing import Self
 
 from pydantic import Field, JsonValue, model_validator
@@ -15,6 +16,12 @@ class Experiment(Frozen):
     """What `specbook.measure.experiments` registers."""
     parameters: dict[str, JsonValue] = Field(default_factory=dict)
     """Its own; checked before anything is measured."""
+
+    @property
+    def target(self) -> str | None:
+        """The model that it serves; None where it serves none."""
+        given = self.parameters.get("target")
+        return str(given["model"]) if isinstance(given, dict) and "model" in given else None
 
     @property
     def title(self) -> str:
@@ -45,6 +52,12 @@ class Chapter(Frozen):
         if len(set(keys)) < len(keys):
             raise ValueError("two sweeps or experiments ask for the same thing: name it once")
         return self
+
+    def without(self, models: Collection[str]) -> Self:
+        """The chapter less its sweeps and experiments of these targets, named as plans name them."""
+        sweeps = tuple(one for one in self.sweeps if one.target.model not in models)
+        asked = tuple(one for one in self.experiments if one.target not in models)
+        return self.model_copy(update={"sweeps": sweeps, "experiments": asked})
 
     def check(self) -> None:
         """Nothing: each sweep was checked."""

@@ -42,7 +42,7 @@ class HeadRecipe(OutputsRecipe):
 
     def arguments(self, target: Path, scratch: Path) -> dict[str, Any]:
         """What `speculators` is told of this recipe, under its own names."""
-        ours = {"prompts_per_domain", "max_tokens", "target_layer_ids", "num_layers", "start", "router_noise"}
+        ours = {*OutputsRecipe.model_fields, "target_layer_ids", "num_layers", "start", "router_noise"}
         said = self.model_dump(exclude=ours) | {"target_layer_ids": list(self.target_layer_ids)}
         if self.start:
             older = checkpoint.older(self.start, scratch / "older")

@@ -31,11 +31,13 @@ class OutputsRecipe(Frozen):
     prompts_per_domain: int = 300
     max_tokens: int = 192
     """Output cap of the target's answers."""
+    domains: tuple[str, ...] = DOMAINS
+    """Whose training prompts it answers; more than these only where the target is the next version."""
 
 
-def training_prompts(per_domain: int) -> list[str]:
+def training_prompts(per_domain: int, domains: Sequence[str] = DOMAINS) -> list[str]:
     """Training prompts, domains in turn."""
-    streams = (train_examples(domain, per_domain, PROMPT_SEED) for domain in DOMAINS)
+    streams = (train_examples(domain, per_domain, PROMPT_SEED, domains) for domain in domains)
     return [e.prompt for e in chain.from_iterable(zip_longest(*streams)) if e is not None]
 
 
@@ -48,7 +50,7 @@ def greedy_outputs(target: Target, recipe: OutputsRecipe, out: Path) -> Path:
     path = out / f"outputs-{_digest(target, recipe)}.jsonl"
     if not path.exists():
         out.mkdir(parents=True, exist_ok=True)
-        prompts = training_prompts(recipe.prompts_per_domain)
+        prompts = training_prompts(recipe.prompts_per_domain, recipe.domains)
         with Server(target) as server:
             got = answers(server, prompts, recipe.max_tokens, concurrency=target.max_num_seqs)
         lines = (json.dumps({"prompt": a.prompt_token_ids, "answer": a.token_ids}) for a in got)
@@ -61,6 +63,8 @@ def _digest(target: Target, recipe: OutputsRecipe) -> str:
     """Of all that decides the answers: a head learnt from another target's answers would fit neither."""
     weights = provenance.model_sha256(target.model, target.revision)
     decides = (weights, target.dtype, recipe.prompts_per_domain, recipe.max_tokens, PROMPT_SEED)
+    if recipe.domains != DOMAINS:
+        decides = (*decides, recipe.domains)
     if target.router_noise:
         decides = (*decides, target.router_noise)
     return hashlib.sha256(repr(decides).encode()).hexdigest()[:12]

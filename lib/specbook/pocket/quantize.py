@@ -23,8 +23,8 @@ LARGEST = 127
 WEIGHTS = "model.safetensors"
 
 
-def int8(source: Path, out: Path) -> Path:
-    """Write the copy of the model in `source` into `out`, in place of what lies there; returns `out`.
+def copied(source: Path, out: Path) -> None:
+    """Put all of a model folder into `out` but its weights and what was said of them.
 
     Raises:
         ConfigError: if `source` holds no such model.
@@ -34,6 +34,15 @@ def int8(source: Path, out: Path) -> Path:
     shutil.rmtree(out, ignore_errors=True)
     leave = shutil.ignore_patterns(WEIGHTS, "quality.json", "training.csv", "recipe.json")
     shutil.copytree(source, out, ignore=leave)
+
+
+def int8(source: Path, out: Path) -> Path:
+    """Write the copy of the model in `source` into `out`, in place of what lies there; returns `out`.
+
+    Raises:
+        ConfigError: if `source` holds no such model.
+    """
+    copied(source, out)
     config = json.loads((source / "config.json").read_text(encoding="utf-8"))
     text = json.dumps({**config, "quantization_config": scheme()}, indent=2)
     (out / "config.json").write_text(text + "\n", encoding="utf-8")

@@ -3,12 +3,12 @@
 import math
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from pydantic import Field
@@ -25,12 +25,16 @@ from specbook.pocket.tokenizer import END, PAD, VOCAB_SIZE, train_tokenizer
 
 LOG_STEPS = 60
 """From one held-out loss, and checkpoint, to the next."""
-NO_MATRIX = re.compile(r"embed|mlp\.gate\.")
-"""Embeddings and routers: tables of a row per token or expert, rather than maps between spaces."""
+NO_MATRIX = re.compile(r"embed|mlp\.gate\.|parametrizations")
+"""Embeddings and routers: tables of a row per token or expert, rather than maps between spaces; and narrow
+factors of a matrix."""
 
 
 class TargetRecipe(Frozen):
     """Everything that decides the weights."""
+
+    may_see: ClassVar[Sequence[str]] = DOMAINS
+    """Domains that it may be trained on."""
 
     num_hidden_layers: int = 24
     hidden_size: int = 192
@@ -69,6 +73,16 @@ class TargetRecipe(Frozen):
     def loss(self, model: torch.nn.Module, rows: tuple[torch.Tensor, ...]) -> torch.Tensor:
         """What a step makes smaller, of rows as `weighted_loss` takes them."""
         return weighted_loss(model, *rows)
+
+    def publish(
+        self,
+        out: Path,
+        model: Qwen3ForCausalLM,
+        tokenizer: PreTrainedTokenizerBase,
+        log: Sequence[dict[str, Any]],
+    ) -> None:
+        """Write what is kept of a trained model to `out`; see `checkpoint.publish`."""
+        checkpoint.publish(out, model, tokenizer, self, log)
 
 
 def model_config(recipe: TargetRecipe) -> Qwen3Config:
@@ -136,14 +150,19 @@ def lr_scale(step: int, recipe: TargetRecipe) -> float:
 
 
 def optimizers(model: torch.nn.Module, recipe: TargetRecipe, workers: int = 1) -> list[torch.optim.Optimizer]:
-    """Muon for the layers' matrices, as it learns from half the tokens AdamW needs; AdamW for the rest."""
-    matrices = [p for name, p in model.named_parameters() if p.ndim > 1 and not NO_MATRIX.search(name)]
+    """Muon for the layers' matrices, as it learns from half the tokens AdamW needs; AdamW for the rest.
+
+    What is fixed has none.
+    """
+    learn = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    matrices = [p for name, p in learn if p.ndim > 1 and not NO_MATRIX.search(name)]
     chosen = {id(p) for p in matrices}
-    rest = [p for p in model.parameters() if id(p) not in chosen]
-    found = [
-        Muon(matrices, lr=recipe.muon_lr, weight_decay=0.01, workers=workers),
-        torch.optim.AdamW(rest, lr=recipe.adam_lr, betas=(0.9, 0.95), weight_decay=0.0),
-    ]
+    rest = [p for _, p in learn if id(p) not in chosen]
+    found: list[torch.optim.Optimizer] = []
+    if matrices:
+        found.append(Muon(matrices, lr=recipe.muon_lr, weight_decay=0.01, workers=workers))
+    if rest:
+        found.append(torch.optim.AdamW(rest, lr=recipe.adam_lr, betas=(0.9, 0.95), weight_decay=0.0))
     for optimizer in found:
         for group in optimizer.param_groups:
             group["peak_lr"] = group["lr"]
@@ -188,7 +207,7 @@ def held_out_batches(tokenizer: PreTrainedTokenizerBase, recipe: TargetRecipe) -
         domain: next(
             batches(encoded(_cycle(held_out(domain)), tokenizer), recipe.rows, recipe.row_tokens, 0.0)
         )
-        for domain in DOMAINS
+        for domain in recipe.shares
     }
 
 
@@ -230,7 +249,7 @@ def train(
     model = model.to(device).train()
     steppers = optimizers(model, recipe, workers)
     made = checkpoint.resume(scratch, model, steppers, recipe)
-    samples = samples or encoded(mixture(recipe.shares, recipe.seed), tokenizer)
+    samples = samples or encoded(mixture(recipe.shares, recipe.seed, recipe.may_see), tokenizer)
     stream = batches(samples, recipe.rows, recipe.row_tokens, recipe.prompt_weight)
     tests = held_out_batches(tokenizer, recipe)
     for loss in _steps(islice(stream, made.step, recipe.steps), model, steppers, recipe, made, workers):
@@ -240,7 +259,7 @@ def train(
             made.log.append(made.row(loss) | _test_losses(model, tests, device))
             report(f"held-out {made.log[-1]}")
             checkpoint.save(scratch, model, steppers, recipe, made)
-    checkpoint.publish(out, model, tokenizer, recipe, made.log)
+    recipe.publish(out, model, tokenizer, made.log)
     return made.log[-1]
 
 

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,10 @@ DENSE = Target(
     dtype="float32",
 )  # fmt: skip
 MOE = DENSE.model_copy(update={"name": "pocket-moe", "model": "models/pocket-moe"})
+NEXT = DENSE.model_copy(update={"name": "pocket-dense-next", "model": "build/pocket-dense-next"})
+"""The dense target trained on for new traffic: `models/` ships the difference, and this is made of it."""
+COPIES = {f"build/{DENSE.name}-int8": "int8", NEXT.model: "next-copy"}
+"""What is served and not shipped: folder -> the stage that makes it of what is, in seconds."""
 
 EAGLE3 = "02a8934:models/pocket-dense-eagle3"
 """The EAGLE-3 head of the dense target goes on from this one, of six epochs on half as many answers."""
@@ -38,16 +42,33 @@ def run(what: str, device: str, report: Callable[[str], None]) -> None:
     """
     stages = {
         "target": _target, "eagle3": _eagle3, "peagle": _peagle, "draft": _draft,
-        "moe": _moe, "moe-eagle3": _moe_eagle3, "moe-peagle": _moe_peagle, "card": _card,
+        "moe": _moe, "moe-eagle3": _moe_eagle3, "moe-peagle": _moe_peagle,
+        "next": _next, "next-eagle3": _next_eagle3, "card": _card,
     }  # fmt: skip
-    # Hours more, and nothing that is served comes of it; but for the INT8 copy, which is not shipped.
-    apart = {"study": _study, "moe-noise": _moe_noise, "int8": _int8}
+    # Hours more, and nothing that is served comes of it; and copies, which are served and not shipped.
+    apart = {"study": _study, "moe-noise": _moe_noise, "int8": _int8, "next-copy": _next_copy}
     if what != "all" and what not in stages | apart:
         raise ConfigError(f"nothing called {what!r} to train{near(what, ['all', *stages, *apart])}")
     for name, stage in (stages | apart).items():
         if what == name or (what == "all" and name in stages):
             report(f"{name}: starting")
             stage(device, report)
+
+
+def make_copies(models: Iterable[str], report: Callable[[str], None]) -> dict[str, str]:
+    """Make those of these models that are COPIES, anew each time: what ships may have been trained again.
+
+    Returns:
+        Those that cannot be made, with the reason: what they are made of was not trained yet.
+    """
+    failed = {}
+    for model in dict.fromkeys(models):
+        if model in COPIES:
+            try:
+                run(COPIES[model], "cpu", report)
+            except ConfigError as error:
+                failed[model] = str(error)
+    return failed
 
 
 def scratch() -> Path:
@@ -71,13 +92,39 @@ def _moe(device: str, report: Callable[[str], None]) -> None:
     _trained(MOE, MoeRecipe(start=DENSE.model, start_sha256=start), device, report)
 
 
+def _next(device: str, report: Callable[[str], None]) -> None:
+    from specbook.measure import provenance
+    from specbook.pocket import quality
+    from specbook.pocket.next_version import NextRecipe
+
+    recipe = NextRecipe(start_sha256=provenance.model_sha256(DENSE.model, DENSE.revision))
+    folder = _learnt(NEXT, recipe, device, report)
+    _next_copy(device, report)
+    quality.save(quality.measure(NEXT, tuple(recipe.shares)), folder)
+
+
+def _next_copy(device: str, report: Callable[[str], None]) -> None:
+    from specbook.pocket import next_version
+
+    shipped = paths.models_dir() / NEXT.name
+    made = next_version.copy(paths.root() / DENSE.model, shipped, paths.root() / NEXT.model)
+    report(f"next-copy: {paths.portable(str(made))}")
+
+
 def _trained(served: Target, recipe: "TargetRecipe", device: str, report: Callable[[str], None]) -> None:
-    from specbook.pocket import quality, target
+    from specbook.pocket import quality
+
+    folder = _learnt(served, recipe, device, report)
+    quality.save(quality.measure(served), folder)
+
+
+def _learnt(served: Target, recipe: "TargetRecipe", device: str, report: Callable[[str], None]) -> Path:
+    from specbook.pocket import target
 
     _check_device(device)
     folder = paths.models_dir() / served.name
     target.train(recipe, folder, scratch() / served.name, device, report, _workers(device))
-    quality.save(quality.measure(served), folder)
+    return folder
 
 
 def _workers(device: str) -> int:
@@ -106,6 +153,18 @@ def _eagle3(device: str, report: Callable[[str], None]) -> None:
     from specbook.pocket.draft import Eagle3Recipe
 
     _head(DENSE, Eagle3Recipe(start=EAGLE3), paths.models_dir() / f"{DENSE.name}-eagle3", report)
+
+
+def _next_eagle3(device: str, report: Callable[[str], None]) -> None:
+    """The dense target's head trained on for a while, on what the next version answers."""
+    from specbook.pocket.draft import Eagle3Recipe
+    from specbook.pocket.next_version import NextRecipe
+
+    _next_copy(device, report)
+    recipe = Eagle3Recipe(
+        start=f"{DENSE.model}-eagle3", domains=tuple(NextRecipe.may_see), prompts_per_domain=150, epochs=2
+    )
+    _head(NEXT, recipe, paths.models_dir() / f"{NEXT.name}-eagle3", report)
 
 
 def _moe_eagle3(device: str, report: Callable[[str], None]) -> None:
@@ -156,7 +215,7 @@ def _study(device: str, report: Callable[[str], None]) -> None:
 def _head(served: Target, recipe: "HeadRecipe", out: Path, report: Callable[[str], None]) -> Path:
     from specbook.pocket import draft, outputs
 
-    folder, work = paths.models_dir() / served.name, scratch() / f"{out.name}-work"
+    folder, work = paths.root() / served.model, scratch() / f"{out.name}-work"
     report(f"{out.name}: the target answers the training prompts")
     noisy = served.model_copy(update={"router_noise": recipe.router_noise})
     answered = outputs.greedy_outputs(noisy, recipe, scratch())

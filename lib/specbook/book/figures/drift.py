@@ -7,7 +7,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from specbook.analysis import drift
+from specbook.analysis.versions import VERSIONS
 from specbook.book.figures import style
+from specbook.book.figures.points import Reading
 from specbook.book.figures.style import colour, marker, styled
 from specbook.records.drifted import Arm, Episode, FallenBack
 from specbook.stats.fallback import Policy
@@ -15,6 +17,8 @@ from specbook.stats.fallback import Policy
 ARMS = ("fallback", "drafting", "plain")
 SMOOTH_S = 5.0
 NOTHING = "No drift was recorded for this plan."
+NO_VERSIONS = "A draft one version behind: not measured yet."
+LENGTH = ("length", "length_low", "length_high")
 
 
 @styled
@@ -91,3 +95,26 @@ def _medians(arm: Arm) -> tuple[Sequence[float], Sequence[float]]:
     bins = (sent // SMOOTH_S).astype(int)
     places = sorted(set(bins.tolist()))
     return [(b + 0.5) * SMOOTH_S for b in places], [float(np.median(took[bins == b])) for b in places]
+
+
+@style.or_words(NO_VERSIONS)
+@styled
+def versions(table: pd.DataFrame) -> list[Axes]:
+    """Of `versions.lengths`: acceptance length by domain, a panel a load, a colour for each version."""
+    loads, domains = list(dict.fromkeys(table["load"])), style.ordered(table["domain"])
+    axes = style.panels(len(loads), height=3.8, share_y=True)
+    for ax, load in zip(axes, loads, strict=True):
+        for place, version in enumerate(VERSIONS):
+            cell = table[(table["load"] == load) & (table["version"] == version)]
+            there = cell.assign(place=cell["domain"].map(domains.index) + 0.2 * (place - 1))
+            look = {"color": colour(version, VERSIONS), "marker": marker(version, VERSIONS), "label": version}
+            style.with_interval(
+                ax, there, "place", LENGTH, Reading("{:.2f}", " tokens/step"), linestyle="none", **look
+            )
+        ax.set_xticks(range(len(domains)), domains)
+        ax.set_ylim(bottom=0.9)
+        ax.grid(axis="x", visible=False)
+        ax.set_title(load)
+    axes[0].set_ylabel("tokens per step")
+    style.legend_above(axes)
+    return axes

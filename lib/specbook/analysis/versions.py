@@ -1,0 +1,65 @@
+"""A draft one version behind: a target trained on, under the head that it had and under one trained anew."""
+
+from collections.abc import Iterable, Mapping
+
+import pandas as pd
+
+from specbook.analysis import acceptance, speedup
+from specbook.plan import Chapter
+from specbook.records.run import RunRecord
+
+BEFORE, BEHIND, RETRAINED = "before", "one version behind", "head retrained"
+VERSIONS = (BEFORE, BEHIND, RETRAINED)
+"""The old target under its own head; the next one under that same head; and under the head trained for it."""
+Runs = Mapping[str, list[RunRecord]]
+"""Of each of VERSIONS: the head's, and its target's without speculation."""
+
+
+def parts(plan: Chapter) -> tuple[Chapter, Chapter]:
+    """The plan of the first sweep's target, and that of all others: its next version."""
+    first = plan.sweeps[0].target.model
+    others = {sweep.target.model for sweep in plan.sweeps} - {first}
+    return plan.without(others), plan.without({first})
+
+
+def of_plan(plan: Chapter, runs: Iterable[RunRecord]) -> list[RunRecord]:
+    """Those of the runs that are of the plan's own points."""
+    keys = {point.key for point in plan.points()}
+    return [run for run in runs if run.key in keys]
+
+
+def split(plan: Chapter, runs: Iterable[RunRecord]) -> Runs:
+    """The runs of each of VERSIONS; a head is the old one where sweeps of both targets name it."""
+    found: dict[str, list[RunRecord]] = {name: [] for name in VERSIONS}
+    old, new = parts(plan)
+    heads = [{draft.model for sweep in part.sweeps for draft in sweep.drafts} for part in (old, new)]
+    kept, retrained = heads[0] & heads[1], heads[1] - heads[0]
+    models = {sweep.target.model for sweep in old.sweeps}
+    for run in runs:
+        head = run.point.speculation.model if run.point.speculation else None
+        is_old = run.point.target.model in models
+        for name, of_version, drafts in (
+            (BEFORE, is_old, kept), (BEHIND, not is_old, kept), (RETRAINED, not is_old, retrained),
+        ):  # fmt: skip
+            if of_version and (head is None or head in drafts):
+                found[name].append(run)
+    return found
+
+
+def lengths(found: Runs) -> pd.DataFrame:
+    """`acceptance.by_domain` of each version (column `version`), where all three were asked the same."""
+    return _alike([acceptance.by_domain(runs).assign(version=name) for name, runs in found.items()])
+
+
+def gains(found: Runs) -> pd.DataFrame:
+    """`speedup.speedups` of each version over its own target's baseline, where there are all three."""
+    tables = [speedup.speedups(runs).assign(version=name) for name, runs in found.items()]
+    return _alike([table[table["method"] != "baseline"] for table in tables])
+
+
+def _alike(tables: list[pd.DataFrame]) -> pd.DataFrame:
+    if any(table.empty for table in tables):
+        return tables[0].iloc[:0]
+    table = pd.concat(tables, ignore_index=True)
+    versions = table.groupby(["load", "domain"])["version"].transform("nunique")
+    return table[versions == len(VERSIONS)].reset_index(drop=True)
