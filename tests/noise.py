@@ -43,12 +43,13 @@ def log_ratios(
 def shipped_log_ratios() -> Floats:
     """By what log ratios of drafting arm to baseline differ over restarts, pooled over the shipped cells."""
     rows = [
-        (run.hardware.id, run.point.load.label, run.point.traffic.domain, run.point.restart, run.point.arm,
+        (run.hardware.id, run.point.load.label, run.point.traffic.domain, run.round.id, run.point.restart,
+         run.point.arm,
          np.log(run.measurement.throughput.output_tokens_per_s))
         for hardware in sorted({run.hardware.id for run in records.load()})  # each with weights of its own
         for run in select.current(records.load(hardware))
     ]  # fmt: skip
-    names = ["hardware", "load", "domain", "restart", "arm"]
+    names = ["hardware", "load", "domain", "round", "restart", "arm"]
     speeds = pd.DataFrame(rows, columns=[*names, "log"]).set_index(names)["log"].unstack("arm")
     is_base = speeds.columns.str.startswith("baseline")
     ratios = {
@@ -57,4 +58,4 @@ def shipped_log_ratios() -> Floats:
     pairs = pd.concat(ratios).dropna()
     cells = pairs.groupby(level=[0, 1, *names[:3]])
     size = cells.transform("size")
-    return ((pairs - cells.transform("mean")) * np.sqrt(size / (size - 1)))[size >= 5].to_numpy()
+    return ((pairs - cells.transform("mean")) * np.sqrt(size / (size - 1)))[size >= 3].to_numpy()

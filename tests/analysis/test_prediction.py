@@ -100,7 +100,10 @@ def test_a_bound_is_length_over_price_and_most_of_it_arrives(swept):
 
 
 def test_the_steps_of_single_answers_add_up_to_the_engines_own_counters(project):
-    runs = [r for r in records.load() if r.status == "ok" and r.point.speculation is not None][:12]
+    """Of long answers to a method whose every step has a draft: an answer's end cuts its last step short."""
+    good = (run for run in records.load() if run.status == "ok" and run.point.speculation is not None)
+    long = (run for run in good if run.point.traffic.domain == "json")
+    runs = [run for run in long if run.point.speculation.method != "ngram"][:12]
     requests = acceptance.by_request(runs)
     assert len(requests)
     for run in runs:

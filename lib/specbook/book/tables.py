@@ -153,7 +153,8 @@ def published(rows: Iterable[PublishedRow]) -> pd.DataFrame:
         "K": "num_speculative_tokens", "metric": "metric", "published": "value",
     }  # fmt: skip
     found = [{label: getattr(row, name) for label, name in columns.items()} for row in rows]
-    return pd.DataFrame(found, columns=list(columns)).replace({"n/s": "–", "-": "–"}).set_index("target")
+    table = pd.DataFrame(found, columns=list(columns)).replace({"n/s": "–", "-": "–"}).set_index("target")
+    return table.assign(metric=table["metric"].str.replace("_", " "))  # a name may break where it is wide
 
 
 AGAIN, MODE = "restarted", "other mode"
