@@ -97,7 +97,7 @@ def test_every_figure_is_signed_with_a_kind(root, html):
     for name, notebook in executed(root).items():
         for cell in notebook.cells:
             if "mystnb" in cell.metadata:
-                assert "style.sign(" in cell.source or "theory_map(" in cell.source, f"{name}: {cell.source}"
+                assert re.search(r"style\.(sign|note)\(|theory_map\(", cell.source), f"{name}: {cell.source}"
                 (drawn,) = [o.data["text/html"] for o in cell.outputs if "text/html" in o.get("data", {})]
                 assert drawn.count("<svg") == 2
                 assert drawn.count(f'aria-label="{escape(cell.metadata.mystnb.image.alt)}"') == 2
