@@ -90,7 +90,6 @@ def run(
     from specbook import plan
     from specbook.measure import campaign, needs, preview
     from specbook.plan import own
-    from specbook.pocket import train as training
 
     with _one_clear_message(RESUMABLE):
         given = own.given(target, draft or [], prompts, settings or [])
@@ -102,8 +101,7 @@ def run(
             for line in [*needs.lines(plans), counted]:
                 out.print(line, soft_wrap=True)
             return
-        lacking = training.make_copies((p.target.model for one in plans for p in one.points()), out.print)
-        plans = [one.without(lacking) if isinstance(one, plan.Chapter) else one for one in plans]
+        plans, lacking = _with_copies(plans)
         made = campaign.measure(plans, since)
     bad = [record for record in made if record.status == "failed"]
     out.print(f"{len(made)} points measured now, {len(bad)} of them failed")
@@ -113,6 +111,15 @@ def run(
         _complain("left out:", f"{model}: {why}")
     if bad or lacking:
         raise typer.Exit(1)
+
+
+def _with_copies(plans: list) -> tuple[list, dict[str, str]]:
+    """The plans less what needs a copy that cannot be made; and those copies, with the reason."""
+    from specbook import plan
+    from specbook.pocket import train as training
+
+    lacking = training.make_copies((p.target.model for one in plans for p in one.points()), out.print)
+    return [one.without(lacking) if isinstance(one, plan.Chapter) else one for one in plans], lacking
 
 
 @app.command()

@@ -53,11 +53,10 @@ def write(runs: Sequence[RunRecord], folder: Path) -> Path:
         page.write_text(f"**No answer yet.** {sentences.NO_PAIR}\n")
         return page
     figure = _draw(best, runs)
-    several = best["method"].nunique() > 1
     drawn = drawing.named(drawing.render(figure), ALT)
     plt.close(figure)
-    table = tables.overview(speedup.fastest(best), named=several).reset_index()
-    caption = EVERY_METHOD if several else CAPTION
+    table = tables.overview(speedup.fastest(best), named=_several(best)).reset_index()
+    caption = EVERY_METHOD if _several(best) else CAPTION
     page.write_text(_page(sentences.speculation(best), drawn, caption, table))
     return page
 
@@ -82,10 +81,13 @@ def write_readme(runs: Sequence[RunRecord], readme: Path, picture: Path) -> None
     readme.write_text(head + BEGIN + block + END + tail)
 
 
+def _several(best: pd.DataFrame) -> bool:
+    return best["method"].nunique() > 1
+
+
 def _draw(best: pd.DataFrame, runs: Sequence[RunRecord]) -> Figure:
     """Several methods share no axis with K: each batch has a panel then."""
-    several = best["method"].nunique() > 1
-    axes = drafts.methods(best) if several else [speculation.speedup(best)]
+    axes = drafts.methods(best) if _several(best) else [speculation.speedup(best)]
     style.sign(axes, runs)
     return axes[0].get_figure()
 
