@@ -57,28 +57,19 @@ def speedups(
         _refuse_twins(cell)
         base = best_baseline(cell, speed) if baseline == "best" else baseline
         reference = cell[cell["arm"] == base]
-        for arm, group in cell[cell["arm"] != base].groupby("arm", sort=False):
-            pairs = _pairs(group, reference, speed)
-            if len(pairs):
-                names = {name: group[name].iloc[0] for name in ("method", "label", "num_speculative_tokens")}
-                under = {"baseline": base, "baseline_execution": reference["execution"].iloc[0]}
-                head = {**dict(zip(CELL, key, strict=True)), "arm": arm, **names, **under}
-                head["records"] = _records(group, reference)
-                rows.append(head | _ratio(pairs.iloc[:, 0], pairs.iloc[:, 1]))
+        for arm, pairs in _pairs(cell[cell["arm"] != base], reference, speed).groupby("arm", sort=False):
+            names = {name: pairs[name].iloc[0] for name in ("method", "label", "num_speculative_tokens")}
+            under = {"baseline": base, "baseline_execution": reference["execution"].iloc[0]}
+            head = {**dict(zip(CELL, key, strict=True)), "arm": arm, **names, **under}
+            head["records"] = (*pairs["run_id"], *pairs["run_id_base"])
+            rows.append(head | _ratio(pairs, speed))
     return summaries.frame(rows, COLUMNS)
 
 
-def _pairs(arm: pd.DataFrame, base: pd.DataFrame, speed: Speed) -> pd.DataFrame:
-    """Both speeds per restart: geometric means over the rounds that both were measured in."""
-    both = [side.set_index(["restart", "round"])[speed] for side in (arm, base)]
-    pairs = np.log(pd.concat(both, axis=1, join="inner").dropna())
-    return np.exp(pairs.groupby("restart").mean())
-
-
-def _records(arm: pd.DataFrame, base: pd.DataFrame) -> tuple[str, ...]:
-    """The ids of those that were paired, the arm's first."""
-    both = arm.merge(base, on=["restart", "round"], suffixes=("", "_base"))
-    return *both["run_id"], *both["run_id_base"]
+def _pairs(arms: pd.DataFrame, base: pd.DataFrame, speed: Speed) -> pd.DataFrame:
+    """Each arm's records beside the baseline's of the same round: one join for all arms of a cell."""
+    pairs = arms.merge(base, on=["restart", "round"], suffixes=("", "_base"))
+    return pairs.dropna(subset=[speed, f"{speed}_base"])
 
 
 def _refuse_twins(cell: pd.DataFrame) -> None:
@@ -90,7 +81,10 @@ def _refuse_twins(cell: pd.DataFrame) -> None:
         )
 
 
-def _ratio(arm: pd.Series, base: pd.Series) -> dict[str, Any]:
+def _ratio(pairs: pd.DataFrame, speed: Speed) -> dict[str, Any]:
+    """Of both speeds per restart: geometric means over the rounds that both were measured in."""
+    rounds = np.log(pairs[[speed, f"{speed}_base"]]).groupby(pairs["restart"])
+    arm, base = (restarts for _, restarts in np.exp(rounds.mean()).items())
     found = ratios.ratio_ci(arm, base)
     return {
         "baseline_tokens_per_s": ratios.geometric_mean_ci(base).value,

@@ -139,7 +139,7 @@ def _study() -> Iterator[str]:
         base = study.BASE
         yield f"P-EAGLE heads of {base.epochs} epochs on the target's answers to {base.prompts_per_domain}"
         yield "prompts a domain, far fewer than the shipped head's. Each differs from the first in one thing."
-        yield "Minutes are of one thread. Shares of right guesses by position, whatever came before, on"
+        yield "Minutes are the processor's. Shares of right guesses by position, whatever came before, on"
         yield "answers kept out of training (`depth_study.csv`):\n"
         names = [name for name in rows[0] if any(row[name] for row in rows)]
         yield "| " + " | ".join(map(_title, names)) + " |"

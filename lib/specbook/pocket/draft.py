@@ -75,6 +75,8 @@ class PEagleRecipe(HeadRecipe):
     max_anchors: int = 256
     norm_before_fc: bool = True
     """Normalise what is read of the target, whose layers differ in scale; `speculators` does for EAGLE-3."""
+    loss_fn: Literal["kl_div", "lk_hybrid"] = "kl_div"
+    """`lk_hybrid` goes over to the share that would be accepted as the head learns: arXiv:2602.23881."""
 
     @model_validator(mode="after")
     def _has_the_form_of_its_start(self) -> Self:

@@ -22,6 +22,7 @@ VARIANTS: Mapping[str, dict[str, Any]] = {
     "fewer positions kept": {"down_sample_ratio": 0.7, "down_sample_ratio_min": 0.2},
     "twice the answers": {"prompts_per_domain": 200},
     "twice the epochs": {"epochs": 6},
+    "loss of what is accepted (LK hybrid)": {"loss_fn": "lk_hybrid"},
     "five layers of hidden states": {"target_layer_ids": (2, 7, 12, 17, 21)},
     "depth 12": {"num_depths": 12},
     "depth 16": {"num_depths": 16},
@@ -47,14 +48,14 @@ def run(train: Callable[[PEagleRecipe], Path], report: Callable[[str], None]) ->
     for variant, change in VARIANTS.items():
         if variant not in done:
             report(f"study: {variant}")
-            started = time.monotonic()
+            started = time.process_time()
             folder = train(BASE.model_copy(update=change))
-            _append(row_of(variant, folder, time.monotonic() - started))
+            _append(row_of(variant, folder, time.process_time() - started))
     return path()
 
 
 def row_of(variant: str, folder: Path, seconds: float) -> dict[str, Any]:
-    """A row: wall time, and per position the share of right guesses in the last epoch's validation.
+    """A row: the processor's time, and per position the share of right guesses in the last epoch's validation.
 
     These shares are marginal (right at this depth, whatever came before), so serving accepts more than their
     products.
