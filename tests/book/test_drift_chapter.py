@@ -10,6 +10,7 @@ from specbook import plan
 from specbook.analysis import drift, versions
 from specbook.book.remarks import drift as remarks
 from specbook.book.remarks import versions as aged
+from specbook.errors import ConfigError
 from specbook.measure import experiments
 
 CHAPTER = "04_domain_drift"
@@ -82,6 +83,17 @@ def test_the_plan_asks_for_what_the_experiments_know(group):
     experiments.check(wanted)
     assert [one.name for one in wanted.experiments].count("fallback") == 1
     assert all(one.parameters["target"] for one in wanted.experiments)
+
+
+@pytest.mark.usefixtures("results")
+@pytest.mark.parametrize("group", plan.GROUPS)
+def test_without_records_it_is_one_message_that_says_what_measures_them(group):
+    why = f"no record for the {group} plan of 04_domain_drift .* `specbook run 04_domain_drift .*--group {group}`"
+    with pytest.raises(ConfigError, match=why):
+        chapters.run(CHAPTER, group=group)
+    synthetic.write(plan.load(CHAPTER, "cpu", group))
+    with pytest.raises(ConfigError, match=f"no record of drift, .*fallback.* for the {group} plan"):
+        chapters.run(CHAPTER, group=group)
 
 
 @pytest.mark.usefixtures("results")

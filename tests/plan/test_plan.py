@@ -301,3 +301,9 @@ def test_every_shipped_parameter_file_is_whole(path):
     where = {} if path.parent.name == "shared" else {"hardware": path.parent.name}
     assert {**body, **where, "source": "records"} == body  # `papermill -f` injects these
     assert set(body) - {"experiment", "quick_book", *where} == {"group", "source", *plan.GROUPS}
+
+
+@pytest.mark.parametrize("chapter", ["03_p_eagle", "04_domain_drift", "05_moe", "06_trainium"])
+def test_a_quick_book_replays_what_takes_long_to_measure(chapter):
+    assert plan.in_book(chapter, "cpu", "quick") == "full"
+    assert plan.in_book("02_eagle3", "cpu", "quick") == "quick"
