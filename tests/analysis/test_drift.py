@@ -30,19 +30,27 @@ def test_recordings_are_told_apart_by_what_their_traffic_did():
 
 
 def test_windows_are_joined_end_to_end():
-    one = drifting.episode([3.0] * 20, [])
-    found = drift.joined([one, one])
+    one = drift.growth(drifting.episode([3.0] * 20, []).readings)
+    early = one._replace(end_s=one.end_s - 3.5)  # counters are read before the first request, too
+    found = drift.joined([one, early])
     assert (np.diff(found.end_s) > 0).all()
     assert found.intervals == 40
     assert drift.interval_s(found) == pytest.approx(1.0)
     with pytest.raises(ValueError, match="no recording without drift"):
-        drift.joined([])
+        drift.Recordings([], [], []).calm()
+
+
+def test_what_came_before_a_drift_is_calm_too():
+    found = drift.Recordings.of([(False, drifting.quiet(2)), (False, drifting.abrupt(3))])
+    calm = found.calm()
+    assert calm.intervals == 2 * 120 + 3 * 60
+    assert 1 + calm.accepted.sum() / calm.drafts.sum() == pytest.approx(3.5, abs=0.1)
 
 
 def test_a_window_without_a_draft_takes_no_place_among_the_others():
     one = drifting.episode([3.0] * 20, [])
     nothing = Readings(at_s=(0, 1), num_drafts=(5, 5), num_accepted_tokens=(9, 9))
-    silent = one.model_copy(update={"readings": nothing})
+    silent, one = (drift.growth(readings) for readings in (nothing, one.readings))
     found, alone = drift.joined([silent, one, silent, one]), drift.joined([one, one])
     assert found.end_s.tolist() == alone.end_s.tolist()
     assert drift.joined([silent]).intervals == 0
@@ -52,11 +60,23 @@ def test_every_monitor_is_compared_at_the_same_sensitivity():
     found = drift.Recordings.of([(False, drifting.quiet(3)), (False, drifting.abrupt(8))])
     table = drift.compare(found, replays=20, days=0.05)
     assert list(table["drift"].unique()) == ["abrupt", "replayed"]
-    assert (table.groupby("drift").size() == 4).all()
+    assert (table.groupby(["drift", "within_s"]).size() == 4).all()
+    assert sorted(table["within_s"].unique()) == list(drift.WITHIN_S)
     assert (table["found"] >= drift.SHARE).all()
-    assert (table["delay_s"] <= drift.WITHIN_S).all()
+    assert (table["delay_s"] <= table["within_s"]).all()
     assert (table["delay_drafts"] > 0).all()
-    assert table.loc[table["drift"] == "replayed", "episodes"].tolist() == [20] * 4
+    assert set(table.loc[table["drift"] == "replayed", "episodes"]) == {20}
+    longer = table[(table["monitor"] == "CUSUM 0.5") & (table["drift"] == "abrupt")]
+    assert longer.sort_values("within_s")["threshold"].is_monotonic_increasing
+
+
+def test_a_time_in_which_a_server_gave_no_answer_is_left_out():
+    found = drift.Recordings.of([(False, drifting.quiet(3)), (False, drifting.abrupt(2))])
+    one = found.abrupt[0]
+    drafts = tuple(n if at <= 60 or at >= 64 else None for at, n in enumerate(one.readings.num_drafts))
+    deaf = one.model_copy(update={"readings": one.readings.model_copy(update={"num_drafts": drafts})})
+    table = drift.compare(found._replace(abrupt=[deaf, found.abrupt[1]]), replays=5, days=0.02)
+    assert sorted(table.loc[table["drift"] == "abrupt", "within_s"].unique()) == [5.0, 10.0, 20.0]
 
 
 def test_requests_that_are_lost_or_broken_are_counted_by_arm():

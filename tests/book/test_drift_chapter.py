@@ -88,7 +88,7 @@ def test_the_plan_asks_for_what_the_experiments_know(group):
 @pytest.mark.usefixtures("results")
 @pytest.mark.parametrize("group", plan.GROUPS)
 def test_without_records_it_is_one_message_that_says_what_measures_them(group):
-    why = f"no record for the {group} plan of 04_domain_drift .* `specbook run 04_domain_drift .*--group {group}`"
+    why = f"no record for the {group} plan of {CHAPTER} .* `specbook run {CHAPTER} .*--group {group}`"
     with pytest.raises(ConfigError, match=why):
         chapters.run(CHAPTER, group=group)
     synthetic.write(plan.load(CHAPTER, "cpu", group))

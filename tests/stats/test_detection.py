@@ -8,6 +8,7 @@ from specbook.stats.detection import (
     Blocks,
     Delay,
     Episode,
+    Quiet,
     compare,
     delay,
     false_alarms_per_day,
@@ -69,23 +70,61 @@ def test_what_cannot_be_matched_is_refused(share, within_s, why):
         matched_threshold(Cusum(), REFERENCE, [drifting(2, 0)], share=share, within_s=within_s)
 
 
+def calm(scores, interval_s: float = 1.0) -> Quiet:
+    """Recorded, all of it."""
+    return Quiet(growth(scores), interval_s, interval_s * len(scores))
+
+
+SIX = ([0.0] * 99 + [40.0]) * 6
+"""Six alarms: 600 intervals of 144 s are a day."""
+
+
 def test_false_alarms_by_the_day_with_an_exact_interval():
-    quiet = growth(([0.0] * 99 + [40.0]) * 6)
-    found = false_alarms_per_day(Cusum(0.5), REFERENCE, quiet, 10.0, interval_s=144.0)
-    assert found.value == pytest.approx(6.0)  # 600 intervals of 144 s are a day
+    found = false_alarms_per_day(Cusum(0.5), REFERENCE, calm(SIX, 144.0), 10.0)
+    assert found.value == pytest.approx(6.0)
     assert (found.low, found.high) == pytest.approx((2.2019, 13.0595), abs=1e-3)
-    none = false_alarms_per_day(Cusum(0.5), REFERENCE, quiet, 1e6, interval_s=144.0)
+    assert found.counted == "1440 minutes"
+    none = false_alarms_per_day(Cusum(0.5), REFERENCE, calm(SIX, 144.0), 1e6)
     assert (none.value, none.low) == (0, 0)
     assert none.high == pytest.approx(3.6889, abs=1e-3)  # - log(0.025): nothing seen is not never
+
+
+def test_a_recording_that_is_replayed_counts_once_however_often():
+    """Six alarms in a day that is an hour, replayed, are a quarter of an alarm in that hour."""
+    hour = calm(SIX, 144.0)._replace(recorded_s=3600.0)
+    found = false_alarms_per_day(Cusum(0.5), REFERENCE, hour, 10.0)
+    assert found.value == pytest.approx(6.0)
+    assert found.low < 0.01
+    assert found.high > 24 * 3.6889
+    twice = Quiet(growth(SIX * 2), 144.0, 3600.0)
+    again = false_alarms_per_day(Cusum(0.5), REFERENCE, twice, 10.0)
+    assert (again.low, again.high) == pytest.approx((found.low, found.high))
+    none = false_alarms_per_day(Cusum(0.5), REFERENCE, hour, 1e6)
+    assert none.high == pytest.approx(24 * 3.6889, abs=0.01)
+    assert none.counted == "60 minutes"
+
+
+def test_the_interval_of_replayed_alarms_covers_the_true_rate():
+    """A minute in a hundred is bad; twenty hours are recorded, and ten days replayed from them."""
+    rng, covered, blind = np.random.default_rng(3), 0, 0
+    for _ in range(60):
+        bad = 40.0 * (rng.random(1200) < 0.01)
+        drawn = resampled(growth(bad), 14_400, Blocks(10, 60.0), rng)
+        found, narrow = (
+            false_alarms_per_day(Cusum(0.5), REFERENCE, Quiet(drawn, 60.0, seconds), 10.0)
+            for seconds in (1200 * 60.0, 14_400 * 60.0)
+        )
+        covered += found.low <= 14.4 <= found.high
+        blind += narrow.low <= 14.4 <= narrow.high
+    assert covered >= 54
+    assert blind < 45  # the replayed days' own interval is too narrow
 
 
 def test_the_best_monitor_of_a_small_lasting_fall_is_no_short_mean():
     """What theory says of means and sums (Page 1954): at the same sensitivity the sum cries wolf less."""
     episodes = [drifting(1.0, seed) for seed in range(60)]
-    quiet = growth(np.random.default_rng(99).standard_normal(DAY_S))
-    found = compare(
-        (Window(3), Cusum(0.5)), REFERENCE, episodes, quiet, share=0.95, within_s=40, interval_s=1.0
-    )
+    quiet = calm(np.random.default_rng(99).standard_normal(DAY_S))
+    found = compare((Window(3), Cusum(0.5)), REFERENCE, episodes, quiet, share=0.95, within_s=40)
     assert [one.title for one in found] == ["CUSUM 0.5", "mean of 3"]
     assert found[0].false_alarms_per_day.value * 3 < found[1].false_alarms_per_day.value
     assert all(one.found.value >= 0.95 for one in found)
@@ -94,8 +133,8 @@ def test_the_best_monitor_of_a_small_lasting_fall_is_no_short_mean():
 
 def test_without_drift_nothing_is_found_that_noise_does_not_give():
     episodes = [drifting(0.0, seed) for seed in range(40)]
-    quiet = growth(np.random.default_rng(7).standard_normal(20_000))
-    for one in compare(MONITORS, REFERENCE, episodes, quiet, share=1.0, within_s=30, interval_s=1.0):
+    quiet = calm(np.random.default_rng(7).standard_normal(20_000))
+    for one in compare(MONITORS, REFERENCE, episodes, quiet, share=1.0, within_s=30):
         assert one.false_alarms_per_day.value > 500  # to find nothing, it has to cry all day
 
 

@@ -78,6 +78,14 @@ def test_every_monitor_rises_when_acceptance_falls_and_starts_afresh_after_an_al
     assert alarms(monitor, scores[found[0] + 1 :], over)[0] == found[1] - found[0] - 1
 
 
+def test_alarms_are_found_wherever_they_lie_and_none_where_there_is_none():
+    scores = np.zeros(5000)
+    scores[places := [0, 31, 32, 33, 1000, 4999]] = 9.0
+    assert alarms(Cusum(0.5), scores, 8.0) == places
+    assert alarms(Cusum(0.5), scores, 10.0) == []
+    assert alarms(Cusum(0.5), scores[:0], 8.0) == []
+
+
 # counters
 
 

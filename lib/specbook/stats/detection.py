@@ -86,25 +86,35 @@ def delay(monitor: Monitor, reference: Reference, episode: Episode, threshold: f
     return Delay(float(seconds[first]), float(seen[: first + 1].sum()))
 
 
-def false_alarms_per_day(
-    monitor: Monitor, reference: Reference, quiet: Growth, threshold: float, interval_s: float
-) -> Estimate:
-    """Alarms in a stretch without drift, by days of it; n counts the hours watched.
+class Quiet(NamedTuple):
+    """Traffic without drift in which false alarms are counted."""
 
-    Args:
-        quiet: intervals of `interval_s` each, those that have drafts.
-        interval_s: seconds from reading to reading.
+    growth: Growth
+    """Intervals of `interval_s` each, those that have drafts."""
+    interval_s: float
+    """From reading to reading."""
+    recorded_s: float
+    """What of it was recorded: the rest is replays of that, and adds no traffic."""
+
+
+def false_alarms_per_day(monitor: Monitor, reference: Reference, quiet: Quiet, threshold: float) -> Estimate:
+    """Alarms in a stretch without drift, by days of it; n counts the minutes that were recorded.
 
     Returns:
-        The rate with its exact Poisson interval (Garwood 1936), whose upper end holds where no alarm came.
+        The rate, with the exact Poisson interval (Garwood 1936, doi:10.1093/biomet/28.3-4.437) of as many
+        alarms as the recorded time would have had: a recording that is replayed a hundred times counts once,
+        as a design effect counts clusters (Rao & Scott 1999, Statistics in Medicine 18:1373). Its upper end
+        holds where no alarm came.
     """
-    days = quiet.intervals * interval_s / DAY_S
-    count = len(alarms(monitor, reference.scores(quiet), threshold))
+    days = quiet.growth.intervals * quiet.interval_s / DAY_S
+    rate = len(alarms(monitor, reference.scores(quiet.growth), threshold)) / days
+    recorded = min(days, quiet.recorded_s / DAY_S)
+    count = rate * recorded
     low = stats.chi2.ppf(0.025, 2 * count) / 2 if count else 0.0
     high = stats.chi2.ppf(0.975, 2 * count + 2) / 2
     return Estimate(
-        value=count / days, low=low / days, high=high / days, n=round(24 * days), unit_of_n="hours",
-        method="poisson",
+        value=rate, low=low / recorded, high=high / recorded, n=round(24 * 60 * recorded),
+        unit_of_n="minutes", method="poisson",
     )  # fmt: skip
 
 
@@ -150,11 +160,10 @@ def compare(
     monitors: Sequence[Monitor],
     reference: Reference,
     episodes: Sequence[Episode],
-    quiet: Growth,
+    quiet: Quiet,
     *,
     share: float,
     within_s: float,
-    interval_s: float,
 ) -> list[Detected]:
     """Each monitor at its `matched_threshold`, the fewest false alarms first, then the quickest."""
     made = []
@@ -162,7 +171,7 @@ def compare(
         at = matched_threshold(monitor, reference, episodes, share=share, within_s=within_s)
         found = [delay(monitor, reference, episode, at) for episode in episodes]
         delays = tuple(sorted(d for d in found if d is not None and d.seconds <= within_s))
-        rate = false_alarms_per_day(monitor, reference, quiet, at, interval_s)
+        rate = false_alarms_per_day(monitor, reference, quiet, at)
         made.append(
             Detected(
                 monitor.title, at, wilson(len(delays), len(episodes), unit_of_n="episodes"), delays, rate

@@ -186,11 +186,21 @@ MONITORS: tuple[Monitor, ...] = (Window(), Ewma(), Cusum(), ShiryaevRoberts())
 
 def alarms(monitor: Monitor, scores: Values, threshold: float) -> list[int]:
     """Intervals in which the statistic reaches `threshold`; after each alarm it starts afresh."""
-    found, start = [], 0
-    while start < len(scores):
-        over = monitor.statistics(scores[start:]) >= threshold
-        if not over.any():
-            break
-        start += int(over.argmax()) + 1
-        found.append(start - 1)
+    found: list[int] = []
+    start = 0
+    while start < len(scores) and (place := _first(monitor, scores[start:], threshold)) is not None:
+        found.append(start + place)
+        start = found[-1] + 1
     return found
+
+
+def _first(monitor: Monitor, scores: Values, threshold: float) -> int | None:
+    """The first interval over the threshold, looked for in stretches that double: most are near."""
+    reach = 32
+    while True:
+        over = monitor.statistics(scores[:reach]) >= threshold
+        if over.any():
+            return int(over.argmax())
+        if reach >= len(scores):
+            return None
+        reach *= 2

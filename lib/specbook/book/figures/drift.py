@@ -42,15 +42,15 @@ def episodes(shown: dict[str, Episode]) -> list[Axes]:
 @style.or_words(NOTHING)
 @styled
 def monitors(table: pd.DataFrame) -> list[Axes]:
-    """Of `drift.compare`: delay against false alarms a day, a panel for each kind of drift."""
+    """Of `drift.compare`: delay against false alarms a day, a panel for each kind of drift, a line for each
+    monitor over the times that it is given."""
     kinds, names = list(dict.fromkeys(table["drift"])), list(dict.fromkeys(sorted(table["monitor"])))
     axes = style.panels(len(kinds), share_y=True)
     for ax, kind in zip(axes, kinds, strict=True):
-        for row in table[table["drift"] == kind].to_dict("records"):
-            found, name = row["estimate"], row["monitor"]
-            span = [[found.value - found.low], [found.high - found.value]]
+        for name, rows in table[table["drift"] == kind].groupby("monitor", sort=False):
+            span = np.array([(one.value - one.low, one.high - one.value) for one in rows["estimate"]]).T
             look = {"color": colour(name, names), "marker": marker(name, names), "label": name}
-            ax.errorbar([row["delay_s"]], [found.value], yerr=span, capsize=3, linestyle="none", **look)
+            ax.errorbar(rows["delay_s"], rows["false_alarms"], yerr=span, capsize=3, linewidth=1.0, **look)
         ax.set_yscale("symlog", linthresh=1.0)
         ax.set_ylim(bottom=0)
         ax.set_title(kind)

@@ -78,13 +78,14 @@ def compared(table: pd.DataFrame) -> pd.DataFrame:
     """Of `drift.compare`, as a page shows it."""
     return pd.DataFrame(
         {
-            "drift": table["drift"], "monitor": table["monitor"], "threshold": table["threshold"].round(2),
+            "drift": table["drift"], "found within, s": table["within_s"].map("{:g}".format),
+            "monitor": table["monitor"], "threshold": table["threshold"].round(2),
             "found": (100 * table["found"]).map("{:.0f} %".format), "episodes": table["episodes"],
             "delay, s": table["delay_s"].round(1), "p90, s": table["delay_p90_s"].round(1),
             "delay, drafts": table["delay_drafts"].round(0).astype(int),
             "false alarms a day": [one.span(digits=1) for one in table["estimate"]],
         }
-    ).set_index(["drift", "monitor"])  # fmt: skip
+    ).set_index(["drift", "found within, s", "monitor"])  # fmt: skip
 
 
 def best(table: pd.DataFrame) -> str:
@@ -100,11 +101,13 @@ def _calmest(cell: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series]:
 
 def _best(kind: str, cell: pd.DataFrame) -> str:
     tied, first = _calmest(cell)
-    quickest = f", of which {first['monitor']} is the quickest" if len(tied) > 1 else ""
+    monitors = list(dict.fromkeys(tied["monitor"]))
+    quickest = f", of which {first['monitor']} is the quickest" if len(monitors) > 1 else ""
     return (
-        f"Fewest false alarms in the {kind} drift ({first['false_alarms']:.1f} a day): "
-        f"{listed(tied['monitor'])}{quickest}, with a median delay of {first['delay_s']:.1f} s or "
-        f"{first['delay_drafts']:.0f} drafts over {count(int(first['episodes']), 'episode')}."
+        f"Fewest false alarms at the thresholds for the {kind} drift ({first['estimate'].span(digits=1)} a "
+        f"day, in {first['estimate'].counted} of recordings): {listed(monitors)}{quickest}, with a median "
+        f"delay of {first['delay_s']:.1f} s or {first['delay_drafts']:.0f} drafts over "
+        f"{count(int(first['episodes']), 'episode')}."
     )
 
 
