@@ -91,6 +91,21 @@ def test_a_head_that_loses_nothing_is_said_to(plan, runs):
     assert "It lost on none of them." in aged.told(same)
 
 
+def test_a_k_that_the_old_version_alone_was_measured_at_stands_beside_nothing(plan, runs):
+    deeper = [
+        factories.write_run(
+            factories.point(factories.eagle3(8, model="models/eagle3"), target=OLD, restart=restart), 300.0,
+            spec_decode=factories.counters((90, 80, 70)),
+        )
+        for restart in range(3)
+    ]  # fmt: skip
+    found = versions.split(plan, [*runs, *deeper])
+    lengths, gains = versions.lengths(found), versions.gains(found)
+    assert set(lengths["num_speculative_tokens"]) == set(gains["num_speculative_tokens"]) == {2}
+    assert len(lengths) == len(VERSIONS) * len(DOMAINS)
+    assert "2 domains (macro): 2.70 tokens a step on the target it was trained for" in aged.told(lengths)
+
+
 def test_a_domain_that_one_version_was_not_asked_is_left_out_and_a_version_too_few_leaves_nothing(plan, runs):
     fewer = [r for r in runs if not (r.point.target == NEW and r.point.traffic.domain == "chat")]
     assert set(versions.lengths(versions.split(plan, fewer))["domain"]) == {"json"}
@@ -114,7 +129,10 @@ def test_the_shipped_plan_has_all_three_versions():
     mine, later = versions.parts(plan)
     old, new = mine.sweeps[0], later.sweeps[0]
     assert set(new.domains) <= set(old.domains)
-    assert (new.num_requests, new.restarts) == (old.num_requests, old.restarts)
+    assert new.num_requests == old.num_requests
+    assert {one.num_speculative_tokens for one in new.speculations()} <= {
+        one.num_speculative_tokens for one in old.speculations() if "eagle3" in one.model
+    }
     assert len({draft.model for draft in old.drafts} & {draft.model for draft in new.drafts}) == 1
 
 

@@ -79,8 +79,8 @@ def test_every_monitor_rises_when_acceptance_falls_and_starts_afresh_after_an_al
 
 
 def test_alarms_are_found_wherever_they_lie_and_none_where_there_is_none():
-    scores = np.zeros(5000)
-    scores[places := [0, 31, 32, 33, 1000, 4999]] = 9.0
+    scores, places = np.zeros(5000), [0, 31, 32, 33, 1000, 4999]
+    scores[places] = 9.0
     assert alarms(Cusum(0.5), scores, 8.0) == places
     assert alarms(Cusum(0.5), scores, 10.0) == []
     assert alarms(Cusum(0.5), scores[:0], 8.0) == []

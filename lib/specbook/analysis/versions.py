@@ -61,5 +61,6 @@ def _alike(tables: list[pd.DataFrame]) -> pd.DataFrame:
     if any(table.empty for table in tables):
         return tables[0].iloc[:0]
     table = pd.concat(tables, ignore_index=True)
-    versions = table.groupby(["load", "domain"])["version"].transform("nunique")
+    asked = ["load", "domain", "num_speculative_tokens"]  # the version before may be measured at more K
+    versions = table.groupby(asked)["version"].transform("nunique")
     return table[versions == len(VERSIONS)].reset_index(drop=True)
