@@ -7,13 +7,13 @@ import pytest
 from typer.testing import CliRunner
 
 import factories
-from specbook import ask, doctor, plan, records
+from specbook import ask, cli, doctor, plan, records
 from specbook.book import render
 from specbook.cli import app
 from specbook.engine import running
 from specbook.engine import server as engine_server
 from specbook.errors import EngineError
-from specbook.measure import campaign, provenance
+from specbook.measure import campaign, preview, provenance
 from specbook.plan import profiles
 from specbook.pocket import train
 
@@ -153,6 +153,39 @@ def test_a_copy_that_cannot_be_made_is_left_out_and_said(monkeypatch):
     assert {point.target.model for point in chapter.points()} == {"models/pocket-dense"}
     assert {asked.target for asked in chapter.experiments} == {"models/pocket-dense"}
     assert chapter.experiments[-1].name == "fallback"
+
+
+def test_a_head_that_was_not_trained_yet_is_left_out_and_said_before_anything_starts(monkeypatch):
+    kept, said, head = [], [], "models/pocket-dense-next-eagle3"
+
+    def measure(plans, since):
+        assert said
+        return kept.extend(plans) or []
+
+    monkeypatch.setattr(
+        train, "lacking", lambda models: {head: "train it first"} if head in [*models] else {}
+    )
+    monkeypatch.setattr(train, "make_copies", lambda models, report: {})
+    monkeypatch.setattr(campaign, "measure", measure)
+    monkeypatch.setattr(cli, "_complain", lambda label, text: said.append(f"{label} {text}"))
+    assert invoke("run", "04").exit_code == 1
+    assert set(said) == {f"left out: {head}: train it first"}
+    (chapter,) = kept
+    whole = plan.load("04_domain_drift", "cpu", "full")
+    assert head in whole.models()
+    assert head not in chapter.models()
+    assert len(chapter.sweeps) == len(whole.sweeps)
+    assert chapter.experiments == whole.experiments
+
+
+def test_a_dry_run_says_what_is_lacking_and_counts_it_all_the_same(monkeypatch):
+    said = []
+    monkeypatch.setattr(train, "lacking", lambda models: {"models/x": "train it first"})
+    monkeypatch.setattr(preview, "preview", lambda plans, since: said.extend(plans) or ([], "counted"))
+    result = invoke("run", "04", "--dry-run")
+    assert result.exit_code == 0
+    assert "left out: models/x: train it first" in result.stderr
+    assert said == [plan.load("04_domain_drift", "cpu", "full")]
 
 
 def test_dry_run_starts_nothing_and_prints_commands_that_a_shell_understands(monkeypatch):

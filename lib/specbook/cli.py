@@ -94,6 +94,8 @@ def run(
     with _one_clear_message(RESUMABLE):
         given = own.given(target, draft or [], prompts, settings or [])
         plans = [plan.load(name, hardware, group, **given) for name in plan.chapters(chapters, hardware)]
+        lacking = _lacking(plans, copy=not dry_run)
+        _leave_out(lacking)
         if dry_run:
             with busy("looking for what is on disk"):
                 lines, counted = preview.preview(plans, since)
@@ -101,25 +103,37 @@ def run(
             for line in [*needs.lines(plans), counted]:
                 out.print(line, soft_wrap=True)
             return
-        plans, lacking = _with_copies(plans)
+        able = plan.Plan | plan.Chapter
+        plans = [one.without(lacking) if isinstance(one, able) else one for one in plans]
         made = campaign.measure(plans, since)
     bad = [record for record in made if record.status == "failed"]
     out.print(f"{len(made)} points measured now, {len(bad)} of them failed")
     for record in bad:
         _complain("failed:", f"{record.title}: {record.reason}")
-    for model, why in lacking.items():
-        _complain("left out:", f"{model}: {why}")
+    _leave_out(lacking)  # once more, below an hour's lines
     if bad or lacking:
         raise typer.Exit(1)
 
 
-def _with_copies(plans: list) -> tuple[list, dict[str, str]]:
-    """The plans less what needs a copy that cannot be made; and those copies, with the reason."""
+def _lacking(plans: list, copy: bool) -> dict[str, str]:
+    """The models of these plans that are not there, with the reason; what needs them is not measured.
+
+    `copy`: those that are served and do not ship are made of what does.
+    """
     from specbook import plan
     from specbook.pocket import train as training
 
-    lacking = training.make_copies((p.target.model for one in plans for p in one.points()), out.print)
-    return [one.without(lacking) if isinstance(one, plan.Chapter) else one for one in plans], lacking
+    able = plan.Plan | plan.Chapter
+    models = [model for one in plans if isinstance(one, able) for model in one.models()]
+    found = training.lacking(models)
+    if copy:
+        found |= training.make_copies((model for model in models if model not in found), out.print)
+    return found
+
+
+def _leave_out(lacking: dict[str, str]) -> None:
+    for model, why in lacking.items():
+        _complain("left out:", f"{model}: {why}")
 
 
 @app.command()

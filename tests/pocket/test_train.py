@@ -2,6 +2,7 @@
 
 import pytest
 
+from specbook import plan
 from specbook.pocket import draft, next_version, outputs, quality, quantize, study, target, train
 from specbook.pocket.corpus import DOMAINS, UNSEEN
 from specbook.pocket.study import BASE
@@ -124,6 +125,36 @@ def test_the_old_head_is_trained_on_for_the_copy_that_is_served(copies, heads):
     assert out == "models/pocket-dense-next-eagle3"
     assert recipe.start == "models/pocket-dense-eagle3"
     assert set(recipe.domains) == {*DOMAINS, *UNSEEN}
+
+
+def test_what_was_not_trained_yet_is_named_with_the_stage_that_trains_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECBOOK_ROOT", str(tmp_path))
+    (tmp_path / "models" / "pocket-dense").mkdir(parents=True)
+    asked = [
+        "models/pocket-dense",
+        "build/pocket-dense-next",
+        "models/pocket-dense-next-eagle3",
+        "org/hub-id",
+    ]
+    assert train.lacking(asked) == {
+        "build/pocket-dense-next": "models/pocket-dense-next was not trained yet: "
+        "`specbook train next` does that",
+        "models/pocket-dense-next-eagle3": "models/pocket-dense-next-eagle3 was not trained yet: "
+        "`specbook train next-eagle3` does that",
+    }
+    assert train.lacking(["build/pocket-dense-int8"]) == {}
+
+
+def test_every_model_of_the_plans_is_one_that_a_stage_trains_or_copies():
+    named = {
+        model
+        for name in plan.chapters(["all"], "cpu")
+        if not isinstance(one := plan.load(name, "cpu", "full"), plan.CostPlan)
+        for model in one.models()
+    }
+    assert named <= {*train.TRAINED, *train.COPIES}
+    assert {*train.COPIES} == {*train.MADE_OF}
+    assert {*train.MADE_OF.values()} <= {*train.TRAINED}
 
 
 def test_a_plans_copies_are_made_before_it_is_measured_and_nothing_else_is(copies):

@@ -20,8 +20,16 @@ class Experiment(Frozen):
     @property
     def target(self) -> str | None:
         """The model that it serves; None where it serves none."""
-        given = self.parameters.get("target")
-        return str(given["model"]) if isinstance(given, dict) and "model" in given else None
+        return next(iter(self._named("target")), None)
+
+    @property
+    def models(self) -> list[str]:
+        """The models that it serves and drafts with."""
+        return self._named("target", "speculation", "instead")
+
+    def _named(self, *roles: str) -> list[str]:
+        given = [self.parameters.get(role) for role in roles]
+        return [str(one["model"]) for one in given if isinstance(one, dict) and one.get("model")]
 
     @property
     def title(self) -> str:
@@ -54,10 +62,15 @@ class Chapter(Frozen):
         return self
 
     def without(self, models: Collection[str]) -> Self:
-        """The chapter less its sweeps and experiments of these targets, named as plans name them."""
-        sweeps = tuple(one for one in self.sweeps if one.target.model not in models)
-        asked = tuple(one for one in self.experiments if one.target not in models)
+        """The chapter less its sweeps, drafts and experiments of these models, named as plans name them."""
+        sweeps = tuple(one.without(models) for one in self.sweeps if one.target.model not in models)
+        asked = tuple(one for one in self.experiments if not set(models).intersection(one.models))
         return self.model_copy(update={"sweeps": sweeps, "experiments": asked})
+
+    def models(self) -> list[str]:
+        """Every model that it serves or drafts with, once."""
+        parts = [*(one.models() for one in self.sweeps), *(one.models for one in self.experiments)]
+        return list(dict.fromkeys(name for part in parts for name in part))
 
     def check(self) -> None:
         """Nothing: each sweep was checked."""

@@ -1,6 +1,6 @@
 """What one chapter measures: arms, loads and domains, and the order in which their points are measured."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import Field
@@ -71,6 +71,16 @@ class Plan(Frozen):
     def parts(self) -> list[Self]:
         """The sweeps that the chapter measures itself: this one."""
         return [self]
+
+    def models(self) -> list[str]:
+        """Its target and its drafts' models."""
+        return [self.target.model, *(draft.model for draft in self.drafts if draft.model)]
+
+    def without(self, models: Collection[str]) -> Self:
+        """The sweep less its drafts of these models."""
+        return self.model_copy(
+            update={"drafts": tuple(one for one in self.drafts if one.model not in models)}
+        )
 
     def speculations(self, ks: Sequence[int] | None = None) -> list[Speculation]:
         """Every draft at each of these K; None: at those it is measured at."""

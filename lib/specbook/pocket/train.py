@@ -33,6 +33,18 @@ NOISE = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Strengths of router noise that heads are trained with, in logits."""
 
 
+TRAINED = {
+    DENSE.model: "target", f"{DENSE.model}-eagle3": "eagle3", f"{DENSE.model}-peagle": "peagle",
+    f"{DENSE.model}-draft": "draft", MOE.model: "moe", f"{MOE.model}-eagle3": "moe-eagle3",
+    f"{MOE.model}-peagle": "moe-peagle", f"models/{NEXT.name}": "next",
+    f"models/{NEXT.name}-eagle3": "next-eagle3",
+    **{f"{MOE.model}-eagle3-noise-{strength:g}": "moe-noise" for strength in NOISE},
+}  # fmt: skip
+"""What `models/` holds, or will: folder -> the stage that trains it."""
+MADE_OF = {f"build/{DENSE.name}-int8": DENSE.model, NEXT.model: f"models/{NEXT.name}"}
+"""Of COPIES: what has to be trained before."""
+
+
 def run(what: str, device: str, report: Callable[[str], None]) -> None:
     """Run one stage, or `all` of them in order. A stage that was interrupted goes on where it stopped.
 
@@ -53,6 +65,16 @@ def run(what: str, device: str, report: Callable[[str], None]) -> None:
         if what == name or (what == "all" and name in stages):
             report(f"{name}: starting")
             stage(device, report)
+
+
+def lacking(models: Iterable[str]) -> dict[str, str]:
+    """Those of these models that are the project's own and not trained yet, with the command that trains."""
+    found = {}
+    for model in dict.fromkeys(models):
+        folder = MADE_OF.get(model, model)
+        if folder in TRAINED and not (paths.root() / folder).is_dir():
+            found[model] = f"{folder} was not trained yet: `specbook train {TRAINED[folder]}` does that"
+    return found
 
 
 def make_copies(models: Iterable[str], report: Callable[[str], None]) -> dict[str, str]:
