@@ -4,8 +4,10 @@ import pytest
 
 import factories
 from specbook import plan
+from specbook.errors import ConfigError
 from specbook.measure import campaign, experiments, forecast, machine, needs, preview
 from specbook.plan import order
+from specbook.plan.chapter import Experiment
 from specbook.plan.plan import Plan
 from specbook.records.run import Round
 
@@ -103,6 +105,81 @@ def test_records_of_this_machine_say_nothing_of_another(monkeypatch):
     monkeypatch.setattr(campaign, "missing", lambda plans, here, since: sweep.points()[:2])
     _, counted = preview.preview([sweep])
     assert "by the datasheet" in counted
+
+
+# experiments
+
+
+def traffic(**more) -> dict:
+    return {"phases": [["json"], ["code"]], "num_requests": 8, "concurrency": 1, "max_tokens": 128} | more
+
+
+def asked(name: str, **more) -> Experiment:
+    given = {"target": factories.target(), "speculation": factories.eagle3()}
+    given = {role: one.model_dump(mode="json") for role, one in given.items()}
+    return Experiment(name=name, parameters={**given, "traffic": traffic(), **more})
+
+
+NOISE = next(
+    one for one in plan.load("05_moe", "cpu", "quick").experiments if one.name == "router_noise"
+).parameters
+POLICY = {
+    "leave_below": 2, "return_above": 3, "window_s": 5, "min_drafts": 10, "cool_down_s": 5, "trial_every": 2,
+}  # fmt: skip
+
+
+def test_an_experiment_takes_its_windows_and_the_starts_of_its_servers():
+    """Four requests of 11 tokens in a window; a plain server writes 1 token a second, a drafting one more."""
+    drafts = factories.eagle3()
+    runs = [
+        measured(factories.point(drafts, domain="json"), tokens_per_s=4, round_id="20260101T000000Z-0-ab"),
+        measured(factories.point(drafts, domain="code"), tokens_per_s=2, round_id="20260101T000000Z-0-ab"),
+        measured(factories.point(domain="json")),
+    ]
+    window_s, start_s = 11 + 22, 90
+    drift = experiments.work(asked("drift", episodes=3))
+    found = forecast.of_experiments([drift], runs)
+    assert (found.starts, found.points, found.measured) == (1, 6, 6)
+    assert found.seconds == 3 * window_s + start_s
+    both = experiments.work(asked("fallback", repeats=2, policy=POLICY))
+    found = forecast.of_experiments([both], runs)
+    assert (found.starts, found.points) == (2, 2 * 3 * 2)
+    assert found.seconds == 2 * (2 * window_s + 2 * 44) + 2 * start_s
+
+
+def test_what_an_experiment_does_not_say_is_not_made_up():
+    silent = Experiment(name="router_noise", parameters={**NOISE})
+    assert experiments.work(silent) is None
+    with pytest.raises(ConfigError, match=r"no experiment 'drfit' .did you mean 'drift'"):
+        experiments.work(asked("drfit"))
+    told = preview._experiments([silent, asked("drift", episodes=1)], [], forecast.ANY)
+    assert told.startswith(
+        "2 experiments to run; an estimate of 1 of them, by the 2 parts of their windows: "
+    )
+    assert "no estimate, since nothing like it was measured" in told
+    assert preview._experiments([silent], [], forecast.ANY) == "1 experiments to run"
+
+
+def test_a_models_next_version_takes_as_long_as_the_one_of_its_shape(tmp_path):
+    old, new, other = (tmp_path / name for name in ("old", "new", "other"))
+    for folder, text in ((old, "{}"), (new, "{}"), (other, '{"layers": 2}')):
+        folder.mkdir()
+        (folder / "config.json").write_text(text)
+    run = measured(factories.point(factories.eagle3(), target=factories.target(model=str(old))))
+    again = {"speculation": factories.eagle3(model="models/again")}
+    like = factories.point(again["speculation"], target=factories.target(model=str(new)))
+    assert forecast.forecast(rounds(like), [run]).seconds == 44
+    unlike = factories.point(again["speculation"], target=factories.target(model=str(other)))
+    deeper = factories.point(factories.eagle3(8), target=factories.target(model=str(new)))
+    assert forecast.forecast(rounds(unlike, deeper), [run]).measured == 0
+
+
+def test_the_shipped_drift_plan_is_estimated_whole():
+    chapter = plan.load("04_domain_drift", "cpu", "full")
+    works = [experiments.work(one) for one in chapter.experiments]
+    assert None not in works
+    sent = sum(point.load.num_requests for work in works for point in work.points)
+    assert 10_000 < sent < 60_000
 
 
 def test_a_preview_counts_points_checks_and_says_the_estimate(monkeypatch):

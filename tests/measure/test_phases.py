@@ -11,7 +11,10 @@ from specbook.errors import EngineError
 from specbook.measure import phases
 from specbook.measure.phases import Phases, Reader
 from specbook.plan.prompts import Prompt
+from specbook.plan.schema import Target
 from specbook.records.run import ServerCounters, SpecDecodeCounters
+
+TARGET = Target(name="t", model="org/t", max_model_len=64)
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +50,16 @@ def test_a_way_and_back_are_three_phases():
     made = how(("json",), ("chat",), ("json",))
     assert made.starts() == [0, 100, 200]
     assert [asked(made)[i] for i in (99, 100, 199, 200)] == ["json", "chat", "chat", "json"]
+
+
+def test_a_window_is_estimated_by_its_parts_each_as_a_sweep_would_ask_for_it():
+    made = how(("json", "json", "code"), ("chat",), request_rate_per_s=2.0, concurrency=None)
+    parts = made.points(TARGET, None)
+    assert [(one.traffic.domain, one.load.num_requests) for one in parts] == [
+        ("json", 50), ("json", 50), ("code", 50), ("chat", 150),
+    ]  # fmt: skip
+    assert {one.load.label for one in parts} == {"Poisson 2/s"}
+    assert {one.traffic.max_tokens for one in parts} == {8}
 
 
 def test_each_seed_draws_its_own_prompts_and_the_same_again():

@@ -1,14 +1,17 @@
 """How long a plan will take and cost: by what like points took here, failing that by a datasheet."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
 from specbook.measure import needs
+from specbook.measure.experiments.base import Work
 from specbook.measure.machine import Machine
 from specbook.plan.order import Together
-from specbook.plan.schema import Point
+from specbook.plan.schema import Point, resolve_model
 from specbook.records.run import RunRecord
 
 ANY = Machine()
@@ -65,19 +68,31 @@ def forecast(rounds: Sequence[Together], done: Iterable[RunRecord], what: Machin
         what: which machine that is: what was not measured is taken from its datasheet.
 
     Returns:
-        Medians over the most alike points: the same but for the restart, else with other prompts.
+        Medians over the most alike points, request for request: the same but for the restart, else with other
+        prompts, else of another model of the very same shape.
     """
+    points = [point for together in rounds for stage in together for point in stage.points]
+    starts = sum(len(stage.servers) for together in rounds for stage in together)
+    return _of(points, starts, done, what)
+
+
+def of_experiments(works: Iterable[Work], done: Iterable[RunRecord], what: Machine = ANY) -> Forecast:
+    """What these experiments will take, their windows being taken for points; see `forecast`."""
+    works = list(works)
+    points = [point for work in works for point in work.points]
+    return _of(points, sum(work.starts for work in works), done, what)
+
+
+def _of(points: Sequence[Point], starts: int, done: Iterable[RunRecord], what: Machine) -> Forecast:
     good = [run for run in done if run.measurement is not None]
     took: dict[Hashable, list[float]] = {}
     for run in good:
         for name in _names(run.point):
-            took.setdefault(name, []).append(_seconds(run))
-    points = [point for together in rounds for stage in together for point in stage.points]
+            took.setdefault(name, []).append(_seconds_a_request(run))
     like = [_expected(point, took) for point in points]
     new = [point for point, known in zip(points, like, strict=True) if known is None]
     sheet = [needs.seconds(what, point) for point in new] if what.peak else []
     measured, computed = ([one for one in found if one is not None] for found in (like, sheet))
-    starts = sum(len(stage.servers) for together in rounds for stage in together)
     start_s = _start_s(good) or (needs.START_S if computed else None)
     seconds = sum(measured) + sum(computed) + starts * (start_s or 0.0)
     price = _price(what, points, seconds) if what.memory_bytes is not None else ""
@@ -89,22 +104,33 @@ def _price(what: Machine, points: Sequence[Point], seconds: float) -> str:
     return f"{devices} x {what.title}, {needs.dollars(what, devices, seconds / 3600)}"
 
 
-def _names(point: Point) -> tuple[Hashable, Hashable]:
-    """The point without its restart, and without its prompts too: the most alike first."""
-    served = point.target.model, point.target.dtype, point.target.execution, repr(point.speculation)
-    load = (*served, repr(point.load), point.traffic.max_tokens)
-    return (*load, point.traffic.domain, point.traffic.prompts), load
+def _names(point: Point) -> Iterator[Hashable]:
+    """The point without its restart, and without its prompts too; then with its models' shape alone: the most
+    alike first."""
+    target, how, asked = point.target, point.speculation, point.traffic
+    load = point.load.concurrency, point.load.request_rate_per_s, asked.max_tokens
+    for models in (target.model, repr(how)), (_shape(target.model), how.label if how else None):
+        served = (*models, target.dtype, target.execution, *load)
+        yield (*served, asked.domain, asked.prompts)
+        yield served
+
+
+@cache
+def _shape(model: str) -> str:
+    """What the model's configuration says; its name where there is none here."""
+    config = Path(resolve_model(model), "config.json")
+    return config.read_text(encoding="utf-8") if config.is_file() else model
 
 
 def _expected(point: Point, took: Mapping[Hashable, list[float]]) -> float | None:
-    return next((median(took[name]) for name in _names(point) if name in took), None)
-
-
-def _seconds(run: RunRecord) -> float:
     """Its window, and its warm-up as if that went as fast."""
+    each = next((median(took[name]) for name in _names(point) if name in took), None)
+    return None if each is None else each * (point.load.num_requests + point.load.num_warmups)
+
+
+def _seconds_a_request(run: RunRecord) -> float:
     assert run.measurement is not None
-    load = run.point.load
-    return run.measurement.throughput.duration_s * (1 + load.num_warmups / load.num_requests)
+    return run.measurement.throughput.duration_s / run.point.load.num_requests
 
 
 def _start_s(good: Iterable[RunRecord]) -> float | None:

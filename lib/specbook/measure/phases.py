@@ -15,7 +15,17 @@ from specbook.measure import loadgen
 from specbook.measure import prompts as traffic
 from specbook.plan import prompts as files
 from specbook.plan.prompts import Prompt
-from specbook.plan.schema import MOST_REQUESTS, Frozen, Load, Name, Point, Target, Traffic, one_kind
+from specbook.plan.schema import (
+    MOST_REQUESTS,
+    Frozen,
+    Load,
+    Name,
+    Point,
+    Speculation,
+    Target,
+    Traffic,
+    one_kind,
+)
 from specbook.records.drifted import Episode, Readings, Requests
 
 TIMEOUT_S = 1800
@@ -57,6 +67,19 @@ class Phases(Frozen):
     def starts(self) -> list[int]:
         """Places of the first request of each phase."""
         return [self.num_requests * i // len(self.phases) for i in range(len(self.phases))]
+
+    def points(self, target: Target, speculation: Speculation | None) -> list[Point]:
+        """A window's parts as a sweep would ask for them, one for each domain of each phase."""
+        each = self.num_requests / len(self.phases)
+        shares = [(name, each / len(phase)) for phase in self.phases for name in phase]
+        return [
+            Point(
+                chapter="drift", target=target, speculation=speculation, restart=0,
+                traffic=Traffic(domain=name, max_tokens=self.max_tokens),
+                load=self.load.model_copy(update={"num_requests": max(1, round(share))}),
+            )
+            for name, share in shares
+        ]  # fmt: skip
 
     def prompts(self, seed: int) -> list[Prompt]:
         """[num_requests], drawn for this seed.

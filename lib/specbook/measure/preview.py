@@ -9,7 +9,10 @@ from specbook.engine.fleet import at_once
 from specbook.measure import campaign, experiments, forecast, machine
 from specbook.measure import lossless as lossless_check
 from specbook.measure.hardware import detect
+from specbook.measure.machine import Machine
 from specbook.plan import AnyPlan, order
+from specbook.plan.chapter import Experiment
+from specbook.records.run import RunRecord
 
 
 def preview(plans: Sequence[AnyPlan], since: datetime | None = None) -> tuple[list[str], str]:
@@ -21,14 +24,25 @@ def preview(plans: Sequence[AnyPlan], since: datetime | None = None) -> tuple[li
     here = detect()
     todo = campaign.missing(plans, here, since)
     servers = [shlex.join(engine.of(p.target).command(p.target, p.speculation, 8000)) for p in todo]
-    others = [asked.title for plan in plans for asked in experiments.missing(plan, here, since)]
+    others = [asked for plan in plans for asked in experiments.missing(plan, here, since)]
     checks = sum(len(lossless_check.missing(sweep, here)) for plan in plans for sweep in plan.parts())
     points = sum(len(plan.points()) for plan in plans)
     counted = f"{len(todo)} points to measure, {points - len(todo)} on disk or shared between chapters"
+    what = machine.load(plans[0].hardware)  # of a machine that is not this one nothing was measured here
+    done = records.load(here.id) if (todo or others) and what.fits(here) else []
     if todo:
-        rounds = list(order.rounds(todo, at_once))
-        what = machine.load(plans[0].hardware)  # of a machine that is not this one nothing was measured here
-        counted += f"; {forecast.forecast(rounds, records.load(here.id) if what.fits(here) else [], what)}"
+        counted += f"; {forecast.forecast(list(order.rounds(todo, at_once)), done, what)}"
     counted += f"; and {checks} lossless checks of four servers each" * bool(checks)
-    counted += f"; and {len(others)} experiments to run" * bool(others)
-    return list(dict.fromkeys([*servers, *others])), counted
+    counted += f"; and {_experiments(others, done, what)}" * bool(others)
+    return list(dict.fromkeys([*servers, *(asked.title for asked in others)])), counted
+
+
+def _experiments(asked: Sequence[Experiment], done: Sequence[RunRecord], what: Machine) -> str:
+    """How many, and the time of those that say what they are about to do."""
+    works = [work for one in asked if (work := experiments.work(one)) is not None]
+    told = f"{len(asked)} experiments to run"
+    if not works:
+        return told
+    which = "" if len(works) == len(asked) else f" of {len(works)} of them"
+    found = forecast.of_experiments(works, done, what)
+    return f"{told}; an estimate{which}, by the {found.points} parts of their windows: {found}"

@@ -14,12 +14,21 @@ from specbook.measure.hardware import detect
 from specbook.mistakes import explain, near
 from specbook.plan import AnyPlan, Chapter
 from specbook.plan.chapter import Experiment
-from specbook.plan.schema import Frozen, Target, digest
+from specbook.plan.schema import Frozen, Point, Target, digest
 from specbook.records import select
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.origin import Hardware
 
 P, R = TypeVar("P", bound=Frozen), TypeVar("R", bound=Frozen)
+
+
+class Work(NamedTuple):
+    """What an experiment is about to do, as far as its time hangs on it."""
+
+    starts: int
+    """Of servers."""
+    points: Sequence[Point]
+    """Its windows, or their parts, as a sweep would ask for them."""
 
 
 class Registered(NamedTuple):
@@ -28,18 +37,20 @@ class Registered(NamedTuple):
     parameters: type[Frozen]
     result: type[Frozen]
     run: Callable[[Any], Frozen]
+    work: Callable[[Any], Work] | None
+    """From its parameters too; None where nothing is known before it has run."""
 
 
 _REGISTRY: dict[str, Registered] = {}
 
 
 def register(
-    name: str, parameters: type[P], result: type[R]
+    name: str, parameters: type[P], result: type[R], work: Callable[[P], Work] | None = None
 ) -> Callable[[Callable[[P], R]], Callable[[P], R]]:
     """Make an experiment known, by the name that plans use; a decorator."""
 
     def keep(run: Callable[[P], R]) -> Callable[[P], R]:
-        _REGISTRY[name] = Registered(parameters, result, run)
+        _REGISTRY[name] = Registered(parameters, result, run, work)
         return run
 
     return keep
@@ -49,6 +60,16 @@ def check(plan: AnyPlan) -> None:
     """Raise ConfigError, naming the near match, if the plan asks for an experiment or parameter unknown."""
     for asked in _of(plan):
         _parameters(asked)
+
+
+def work(asked: Experiment) -> Work | None:
+    """What it is about to do; None if it does not say.
+
+    Raises:
+        ConfigError: if it, or a parameter, is unknown.
+    """
+    found, given = _parameters(asked)
+    return found.work(given) if found.work else None
 
 
 def _of(plan: AnyPlan) -> Sequence[Experiment]:

@@ -7,7 +7,7 @@ from pydantic import Field
 from specbook.engine.server import Server
 from specbook.errors import EngineError
 from specbook.measure import phases, provenance, stall
-from specbook.measure.experiments.base import register
+from specbook.measure.experiments.base import Work, register
 from specbook.measure.phases import Phases, Reader
 from specbook.plan.schema import Frozen, Speculation, Target
 from specbook.records.drifted import Drifted, Episode
@@ -24,7 +24,12 @@ class Drift(Frozen):
     seed: int = 0
 
 
-@register("drift", Drift, Drifted)
+def work(asked: Drift) -> Work:
+    """One server, and a window for each episode."""
+    return Work(1, asked.episodes * asked.traffic.points(asked.target, asked.speculation))
+
+
+@register("drift", Drift, Drifted, work)
 def drift(asked: Drift) -> Drifted:
     """Episode after episode on one server.
 

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from specbook.engine.router import Router
 from specbook.engine.server import Server
 from specbook.measure import phases, provenance
-from specbook.measure.experiments.base import register
+from specbook.measure.experiments.base import Work, register
 from specbook.measure.phases import Phases, Reader
 from specbook.plan.schema import Frozen, Speculation, Target
 from specbook.records.drifted import Arm, ArmName, FallenBack, Switched
@@ -77,7 +77,13 @@ class Controller:
         self.switches.append((told, time.perf_counter()))
 
 
-@register("fallback", FallbackEpisodes, FallenBack)
+def work(asked: FallbackEpisodes) -> Work:
+    """Two servers; the arm with fallback is taken for one that always drafts."""
+    drafting, plain = (asked.traffic.points(asked.target, how) for how in (asked.speculation, asked.instead))
+    return Work(2, asked.repeats * (2 * drafting + plain))
+
+
+@register("fallback", FallbackEpisodes, FallenBack, work)
 def fallback(asked: FallbackEpisodes) -> FallenBack:
     """Every arm through the same router to the same two servers, both up in all arms.
 
