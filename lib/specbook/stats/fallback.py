@@ -18,8 +18,10 @@ class Policy(Frozen):
     model_config = ConfigDict(allow_inf_nan=False)
 
     leave_below: float = Field(ge=1)
-    """Of the window's mean length: the break-even length is where drafting stops to pay."""
+    """Of the window's mean length. A draft breaks even at its length over its speed-up, which is what a step
+    costs: below the least that any traffic has, drafting pays on none."""
     return_above: float = Field(ge=1)
+    """Above the greatest, it pays on all."""
     window_s: float = Field(gt=0)
     """What the mean is taken over, or as much longer as `min_drafts` take: a trial yields few a second."""
     min_drafts: int = Field(ge=1)
