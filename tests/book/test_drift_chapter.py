@@ -74,7 +74,11 @@ def test_what_falling_back_is_worth_has_its_interval_over_repeats():
     found = drift.gain(made, "drafting")
     assert (found.n, found.unit_of_n) == (3, "repeats")
     assert found.low < found.value < found.high
-    assert found.span(" times") in remarks.fallback(drift.served(made), made)
+    said = remarks.fallback(drift.served(made), made)
+    assert found.span(" times") in said
+    shorter = drift.tail(made, "drafting")
+    assert shorter.high < 1
+    assert f"its p99 of E2E was {shorter.span(' times')} as long" in said
 
 
 @pytest.mark.parametrize("group", plan.GROUPS)

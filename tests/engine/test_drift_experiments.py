@@ -171,6 +171,15 @@ def test_a_drafting_server_that_dies_in_the_middle_loses_no_request_that_had_not
     assert len(arm.episode.requests.start_s) + arm.broken == 150
 
 
+def test_an_arm_is_not_measured_once_a_server_has_ended(tmp_path, load):
+    """It would be served by the other, and bear the wrong name."""
+    asked = FallbackEpisodes.model_validate(fall_back(traffic=traffic(["long"], n=50), repeats=2))
+    with Server(TARGET, NGRAM, log_dir=tmp_path) as drafting, Server(TARGET, None, log_dir=tmp_path) as plain:
+        load.meanwhile[20] = plain.stop
+        with pytest.raises(EngineError, match=r"a server ended between two arms: .* \(log: "):
+            fallback._arms(asked, (drafting, plain))
+
+
 def test_with_both_servers_gone_it_is_one_message(tmp_path):
     asked = FallbackEpisodes.model_validate(fall_back(traffic=traffic(["long"], n=10)))
     with Server(TARGET, NGRAM, log_dir=tmp_path) as drafting, Server(TARGET, None, log_dir=tmp_path) as plain:

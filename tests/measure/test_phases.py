@@ -101,13 +101,14 @@ def counted(drafts: int) -> Counters:
     return Counters(server, spec)
 
 
-def test_counters_are_read_when_it_is_time_and_gaps_stay_gaps(monkeypatch):
+@pytest.mark.parametrize("gone", [EngineError("gone"), ValueError("half a page")])
+def test_counters_are_read_when_it_is_time_and_gaps_stay_gaps(monkeypatch, gone):
     ticks = iter([0.0, 100.0, 100.4, 100.8, 101.6, 102.2])
     monkeypatch.setattr(phases.time, "perf_counter", ticks.__next__)
-    answers = iter([counted(5), EngineError("gone"), counted(9)])
+    answers = iter([counted(5), gone, counted(9)])
 
     def read():
-        if isinstance(found := next(answers), EngineError):
+        if isinstance(found := next(answers), Exception):
             raise found
         return found
 

@@ -1,6 +1,6 @@
 """Drift as it was recorded: monitors replayed over the counters, and what a fallback did for the requests."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -203,9 +203,18 @@ def served(result: FallenBack) -> pd.DataFrame:
 
 def gain(result: FallenBack, over: str) -> Estimate:
     """Tokens per second with fallback in those of the arm `over`, repeat by repeat, with its interval."""
-    speeds = {(arm.arm, arm.repeat): _tokens_per_s([arm.episode.requests]) for arm in result.arms}
-    repeats = sorted({repeat for _, repeat in speeds})
-    mine, others = ([speeds[name, repeat] for repeat in repeats] for name in ("fallback", over))
+    return _ratio(result, over, lambda one: _tokens_per_s([one]))
+
+
+def tail(result: FallenBack, over: str) -> Estimate:
+    """The p99 of E2E with fallback in that of the arm `over`; see `gain`."""
+    return _ratio(result, over, lambda one: float(np.quantile(one.e2e_s, 0.99)))
+
+
+def _ratio(result: FallenBack, over: str, of: Callable[[Requests], float]) -> Estimate:
+    found = {(arm.arm, arm.repeat): of(arm.episode.requests) for arm in result.arms}
+    repeats = sorted({repeat for _, repeat in found})
+    mine, others = ([found[name, repeat] for repeat in repeats] for name in ("fallback", over))
     return ratios.ratio_ci(mine, others, unit_of_n="repeats")
 
 

@@ -114,7 +114,7 @@ class Reader:
         try:
             counted = self._read()
             found = counted.spec_decode if counted else None
-        except EngineError:  # gone, or too busy: what follows goes on from the last good reading
+        except (EngineError, ValueError):  # gone, too busy, or half a page: the last good one stands
             found = None
         self._next = now + self._period_s - EARLY_S
         seen = (found.num_drafts, found.num_accepted_tokens) if found else (None, None)
@@ -173,7 +173,7 @@ def episode(how: Phases, result: dict[str, Any], reader: Reader) -> Episode:
 
 
 def _kept(values: Sequence[Any], whole: Sequence[bool]) -> tuple[Any, ...]:
-    return tuple(round(v, 6) for v, good in zip(values, whole, strict=True) if good)
+    return tuple(round(v, 4) for v, good in zip(values, whole, strict=True) if good)
 
 
 def warm(how: Phases, target: Target, url: str, api_key: str | None) -> None:

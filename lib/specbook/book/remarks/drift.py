@@ -132,8 +132,11 @@ def fallback(table: pd.DataFrame, result: FallenBack) -> str:
         f"at {count(int(mine['switches']), 'switch', 'switches')}."
     ]
     for name in ("drafting", "plain"):
-        ratio = drift.gain(result, name).span(" times")
-        told.append(f"It wrote {ratio} the tokens a second of the arm that is always {name}.")
+        speed, tail = (of(result, name).span(" times") for of in (drift.gain, drift.tail))
+        told.append(
+            f"Beside the arm that is always {name} it wrote {speed} the tokens a second, and its p99 of E2E "
+            f"was {tail} as long."
+        )
     return " ".join(told)
 
 

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from specbook.engine.router import Router
 from specbook.engine.server import Server
+from specbook.errors import EngineError
 from specbook.measure import phases, provenance
 from specbook.measure.experiments.base import Work, register
 from specbook.measure.phases import Phases, Reader
@@ -88,7 +89,8 @@ def fallback(asked: FallbackEpisodes) -> FallenBack:
     """Every arm through the same router to the same two servers, both up in all arms.
 
     Raises:
-        EngineError: if a server does not start, or nothing is answered. Requests that are lost are a result.
+        EngineError: if a server does not start, has ended before an arm begins, or nothing is answered.
+            Requests that are lost are a result.
     """
     weights = provenance.weights_sha256(asked.target, asked.speculation)
     with ExitStack() as stack:
@@ -103,8 +105,19 @@ def _arms(asked: FallbackEpisodes, pair: Sequence[Server]) -> list[Arm]:
     for repeat in range(asked.repeats):
         order = list(ARMS)
         random.Random(asked.seed + repeat).shuffle(order)
-        made += [one_arm(asked, pair, name, repeat) for name in order]
+        for name in order:
+            _both_up(pair)
+            made.append(one_arm(asked, pair, name, repeat))
     return made
+
+
+def _both_up(pair: Sequence[Server]) -> None:
+    """With one of them gone the router serves by the other, and an arm would bear the wrong name."""
+    for server in pair:
+        if not server.is_alive():
+            raise EngineError(
+                f"a server ended between two arms: {server.obituary()} (log: {server.log_path})"
+            )
 
 
 def one_arm(asked: FallbackEpisodes, pair: Sequence[Server], name: ArmName, repeat: int) -> Arm:
