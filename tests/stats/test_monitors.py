@@ -82,7 +82,7 @@ def test_alarms_are_found_wherever_they_lie_and_none_where_there_is_none():
     scores, places = np.zeros(5000), [0, 31, 32, 33, 1000, 4999]
     scores[places] = 9.0
     assert alarms(Cusum(0.5), scores, 8.0) == places
-    assert alarms(Cusum(0.5), scores, 10.0) == []
+    assert alarms(Cusum(0.5), scores, 40.0) == []
     assert alarms(Cusum(0.5), scores[:0], 8.0) == []
 
 
