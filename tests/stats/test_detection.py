@@ -138,6 +138,13 @@ def test_without_drift_nothing_is_found_that_noise_does_not_give():
         assert one.false_alarms_per_day.value > 500  # to find nothing, it has to cry all day
 
 
+def test_a_monitor_that_had_to_alarm_at_nothing_to_be_quick_enough_is_left_out():
+    late = [Episode(growth([0] * 10 + [-1.0] * 5 + [3.0] * 20), 10.0)]
+    quiet = calm(np.random.default_rng(7).standard_normal(2000))
+    assert compare(MONITORS, REFERENCE, late, quiet, share=1.0, within_s=4) == []
+    assert len(compare(MONITORS, REFERENCE, late, quiet, share=1.0, within_s=20)) == len(MONITORS)
+
+
 # drawn recordings
 
 

@@ -13,7 +13,7 @@ from specbook.stats.detection import Blocks, Episode, Quiet
 from specbook.stats.estimate import Estimate
 from specbook.stats.monitors import MONITORS, Growth, Reference
 
-SHARE, WITHIN_S = 0.95, (3.0, 5.0, 10.0, 20.0)
+SHARE, WITHIN_S = 0.95, (3.0, 10.0, 20.0)
 """All monitors are set so that they find this share of the episodes within a time, each of these in turn: the
 longer it may take, the higher a threshold may be, and the fewer are its false alarms."""
 BLOCK_S = 10.0

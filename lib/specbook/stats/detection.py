@@ -165,10 +165,15 @@ def compare(
     share: float,
     within_s: float,
 ) -> list[Detected]:
-    """Each monitor at its `matched_threshold`, the fewest false alarms first, then the quickest."""
+    """Each monitor at its `matched_threshold`, the fewest false alarms first, then the quickest.
+
+    One that had to alarm at what is as usual, at 0 or below, to be quick enough is left out.
+    """
     made = []
     for monitor in monitors:
         at = matched_threshold(monitor, reference, episodes, share=share, within_s=within_s)
+        if at <= 0:
+            continue
         found = [delay(monitor, reference, episode, at) for episode in episodes]
         delays = tuple(sorted(d for d in found if d is not None and d.seconds <= within_s))
         rate = false_alarms_per_day(monitor, reference, quiet, at)
