@@ -71,7 +71,7 @@ def test_one_strength_of_one_reading_is_enough(full):
     quiet = tuple(one for one in full.experiments if one.parameters.get("router_noise") == 0.0)
     some = full.model_copy(update={"experiments": (*quiet, *few)})
     mixtures.write(some)
-    _, disturbed = mixture.found(some)
+    _, disturbed = mixture.found(experiments.replay(some, partial=True))
     said = mixture.noise(analysis.noise(disturbed))
     assert "head trained with that noise.** json: lower from 2 on" in said
     assert "without noise.**" not in said
@@ -80,7 +80,7 @@ def test_one_strength_of_one_reading_is_enough(full):
 def test_a_router_that_was_never_disturbed_claims_nothing(full):
     quiet = [one for one in full.experiments if one.parameters.get("router_noise") == 0.0]
     mixtures.write(full.model_copy(update={"experiments": tuple(quiet)}))
-    _, disturbed = mixture.found(full)
+    _, disturbed = mixture.found(experiments.replay(full, partial=True))
     assert mixture.noise(analysis.noise(disturbed)) == mixture.NO_NOISE
 
 
@@ -104,7 +104,7 @@ def test_a_dense_target_of_another_machine_stands_beside_nothing(full):
 
 def test_cells_without_intervals_or_experts_claim_nothing(quick):
     mixtures.write(quick)
-    _, disturbed = mixture.found(quick)
+    _, disturbed = mixture.found(experiments.replay(quick, partial=True))
     one = Estimate(value=3.0, low=None, high=None, n=1, unit_of_n="prompts", method="none")
     bare = [
         found.model_copy(

@@ -1,4 +1,5 @@
 from pathlib import Path
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import pytest
@@ -28,6 +29,20 @@ def test_credit_names_kind_machine_restarts_and_days():
         "measured", "cpu-test-2c", "pocket bfloat16", "2 restarts an arm: no intervals",
         "2026-01-01 to 2026-01-02", "curves computed",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("days", "said"), [((1, 1), "2026-01-01"), ((2, 1), "2026-01-01 to 2026-01-02")], ids=["one", "two"]
+)
+def test_experiments_are_credited_with_kind_machine_and_days(days, said):
+    hardware = SimpleNamespace(id="cpu-test-2c")
+    kept = [
+        (SimpleNamespace(kind="measured", hardware=hardware, started_at=f"2026-01-0{day}T00:00:00Z"), None)
+        for day in days
+    ]
+    assert style.credit_experiments(kept, "replayed") == f"measured · cpu-test-2c · {said} · replayed"
+    assert style.credit_experiments(iter(kept)) == f"measured · cpu-test-2c · {said}"
+    assert style.credit_experiments([]) == "nothing measured"
 
 
 def test_a_loss_is_drawn_as_large_as_a_win():

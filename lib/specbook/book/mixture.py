@@ -1,14 +1,15 @@
 """The chapter on mixtures of experts in words and tables: what is said follows its records."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
 from specbook.analysis.mixture import NOISY, QUIET, K
 from specbook.book.remarks.words import ends, listed, of
 from specbook.errors import ConfigError
-from specbook.measure import campaign, experiments
+from specbook.measure import campaign
 from specbook.plan import AnyPlan
+from specbook.plan.schema import Frozen
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.mixture import ExpertsTouched, NoisyRouter
 from specbook.records.run import RunRecord
@@ -20,9 +21,11 @@ NO_DENSE = "**The dense target beside it: not measured yet.**"
 NO_PRICE = "**The price of a step: not measured yet.**"
 
 
-def found(plan: AnyPlan) -> tuple[list[ExpertsTouched], list[NoisyRouter]]:
-    """The chapter's experiments that were run: results of both kinds."""
-    results = [result for _, result in experiments.replay(plan, partial=True)]
+def found(
+    kept: Iterable[tuple[ExperimentRecord, Frozen]],
+) -> tuple[list[ExpertsTouched], list[NoisyRouter]]:
+    """Of what `experiments.replay` gives: the results of both kinds."""
+    results = [result for _, result in kept]
     return (
         [one for one in results if isinstance(one, ExpertsTouched)],
         [one for one in results if isinstance(one, NoisyRouter)],
@@ -36,15 +39,6 @@ def dense(plan: AnyPlan, runs: Sequence[RunRecord]) -> list[RunRecord]:
         return [one for one in campaign.replay(plan, hardware) if one.hardware.id == hardware.id]
     except ConfigError:
         return []
-
-
-def credit(plan: AnyPlan) -> str:
-    """Where the experiments' numbers come from: `measured · cpu-... · 2026-11-21`."""
-    kept: list[ExperimentRecord] = [record for record, _ in experiments.replay(plan, partial=True)]
-    days = sorted({record.started_at[:10] for record in kept})
-    parts = [sorted({one.kind for one in kept}), sorted({one.hardware.id for one in kept}),
-             list(dict.fromkeys([*days[:1], *days[-1:]]))]  # fmt: skip
-    return " · ".join(" to ".join(part) for part in parts) if kept else "nothing measured"
 
 
 def touched(table: pd.DataFrame) -> str:

@@ -1,7 +1,7 @@
 """Experiments on a step, of the appendix that has a plan and no chapter, as chapter 3 shows them."""
 
 from specbook import plan
-from specbook.book.remarks.drift import credit
+from specbook.book.figures import style
 from specbook.measure import experiments
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.stepped import Stepped
@@ -20,4 +20,4 @@ def said(found: list[tuple[ExperimentRecord, Stepped]]) -> str:
     """Whose numbers they are, or that there are none and what measures them."""
     if not found:
         return f"not measured yet on this hardware: specbook run {APPENDIX}"
-    return f"{credit(found)} · shares by the engine's profiler, times without it"
+    return style.credit_experiments(found, "shares by the engine's profiler, times without it")

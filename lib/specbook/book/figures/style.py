@@ -14,6 +14,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from specbook.book.figures import points
 from specbook.book.figures.points import Reading
+from specbook.records.experiment import ExperimentRecord
 from specbook.records.run import RunRecord
 from specbook.stats.ratios import MIN_INTERVAL
 
@@ -175,14 +176,24 @@ def credit(runs: Iterable[RunRecord], also: str = "") -> str:
         return "nothing measured"
     restarts = len({run.point.restart for run in runs})
     models = sorted({f"{run.point.target.name} {run.point.target.dtype}" for run in runs})
-    days = sorted({run.started_at[:10] for run in runs})
+    turns = f"{restarts} restart{'' if restarts == 1 else 's'} an arm"
+    few = ": no intervals" if restarts < MIN_INTERVAL else ""
+    return _credit(runs, [", ".join(models), turns + few], also)
+
+
+def credit_experiments(kept: Iterable[tuple[ExperimentRecord, object]], also: str = "") -> str:
+    """As `credit`, of what `experiments.replay` gives: `measured · cpu-... · 2026-11-22`."""
+    records = [record for record, _ in kept]
+    return _credit(records, [], also) if records else "nothing measured"
+
+
+def _credit(records: Sequence[RunRecord | ExperimentRecord], between: Sequence[str], also: str) -> str:
+    days = sorted({record.started_at[:10] for record in records})
     parts = [
-        " and ".join(sorted({run.kind for run in runs})),
-        ", ".join(sorted({run.hardware.id for run in runs})),
-        ", ".join(models),
-        f"{restarts} restart{'' if restarts == 1 else 's'} an arm"
-        + (": no intervals" if restarts < MIN_INTERVAL else ""),
-        days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}",
+        " and ".join(sorted({record.kind for record in records})),
+        ", ".join(sorted({record.hardware.id for record in records})),
+        *between,
+        " to ".join(dict.fromkeys([days[0], days[-1]])),
     ]
     return " · ".join([*parts, *([also] if also else [])])
 

@@ -9,18 +9,6 @@ from specbook.records.drifted import FallenBack
 COUNTERS = ("num_drafts", "num_draft_tokens", "num_accepted_tokens")
 
 
-def credit(experiments: list) -> str:
-    """`measured · cpu-... · 2026-11-22`, of the experiments' records."""
-    records = [record for record, _ in experiments]
-    days = sorted({record.started_at[:10] for record in records})
-    kinds, machines = (sorted({str(v) for v in values}) for values in (
-        [record.kind for record in records], [record.hardware.id for record in records]
-    ))  # fmt: skip
-    return " · ".join(
-        [" and ".join(kinds), ", ".join(machines), " to ".join(dict.fromkeys([days[0], days[-1]]))]
-    )
-
-
 def averages(table: pd.DataFrame) -> pd.DataFrame:
     """Of `acceptance.averages` at one load: the length over drafts (micro) and over answers (macro).
 
