@@ -22,12 +22,6 @@ def parts(plan: Chapter) -> tuple[Chapter, Chapter]:
     return plan.without(others), plan.without({first})
 
 
-def of_plan(plan: Chapter, runs: Iterable[RunRecord]) -> list[RunRecord]:
-    """Those of the runs that are of the plan's own points."""
-    keys = {point.key for point in plan.points()}
-    return [run for run in runs if run.key in keys]
-
-
 def split(plan: Chapter, runs: Iterable[RunRecord]) -> Runs:
     """The runs of each of VERSIONS; a head is the old one where sweeps of both targets name it."""
     found: dict[str, list[RunRecord]] = {name: [] for name in VERSIONS}
