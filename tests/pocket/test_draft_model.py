@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
-from specbook.pocket import draft_model, outputs, target
+from specbook.pocket import draft_model, loop, outputs
 from specbook.pocket.corpus import held_out
 from specbook.pocket.draft_model import DraftModelRecipe
 from specbook.pocket.packing import encoded
@@ -24,8 +24,8 @@ def trained(tmp_path, monkeypatch, pocket_tokenizer):
     """A draft model that learnt eight answers by heart; its folder."""
     torch.set_num_threads(1)
     monkeypatch.setenv("SPECBOOK_ROOT", str(tmp_path))
-    monkeypatch.setattr(target, "held_out_batches", lambda tokenizer, recipe: {})
-    monkeypatch.setattr(target, "LOG_STEPS", 6)
+    monkeypatch.setattr(loop, "held_out_batches", lambda *_: {})
+    monkeypatch.setattr(loop, "LOG_STEPS", 6)
     pocket_tokenizer.save_pretrained(tmp_path / DENSE.model)
     samples = encoded(held_out("math", 8), pocket_tokenizer)
     answered = tmp_path / "outputs.jsonl"

@@ -7,7 +7,7 @@ import torch
 from safetensors import safe_open
 
 from specbook.errors import ConfigError
-from specbook.pocket import moe, target
+from specbook.pocket import loop, loss, moe, target
 from specbook.pocket.moe import MoeRecipe
 from specbook.pocket.target import TargetRecipe
 from specbook.stats.shape import ModelShape
@@ -30,14 +30,14 @@ def dense():
 def started(monkeypatch, tmp_path, dense, pocket_tokenizer):
     """The dense model lies where the recipe looks for it; a checkpoint comes every three steps."""
     monkeypatch.setenv("SPECBOOK_ROOT", str(tmp_path))
-    monkeypatch.setattr(target, "LOG_STEPS", 3)
+    monkeypatch.setattr(loop, "LOG_STEPS", 3)
     for part in (dense, pocket_tokenizer):
         part.save_pretrained(tmp_path / "models" / "pocket-dense")
     return tmp_path
 
 
 def train(folder, recipe=TINY):
-    return target.train(recipe, folder / "out", folder / "scratch", report=lambda line: None)
+    return loop.train(recipe, folder / "out", folder / "scratch", report=lambda line: None)
 
 
 # upcycling
@@ -85,14 +85,14 @@ def test_experts_that_cannot_be_are_refused(wrong, said):
 
 def test_experts_are_muons_and_routers_are_not(dense):
     model = moe.upcycled(dense, num_experts=8, num_experts_per_tok=2)
-    muon, _ = target.optimizers(model, TINY)
+    muon, _ = loop.optimizers(model, TINY)
     chosen = {id(p) for group in muon.param_groups for p in group["params"]}
     assert {id(layer.mlp.experts.gate_up_proj) for layer in model.model.layers} <= chosen
     assert not chosen & {id(router.weight) for router in moe.routers(model)}
 
 
 def rows_of(ids):
-    mask = target.attention_mask(torch.zeros_like(ids))
+    mask = loss.attention_mask(torch.zeros_like(ids))
     return ids, mask, torch.arange(ids.shape[1]).expand_as(ids), ids, torch.ones(ids.shape)
 
 
@@ -103,7 +103,7 @@ def test_uneven_experts_cost_and_the_cost_pulls_at_the_routers(dense):
             router.weight[0] = 1.0  # a first expert that takes what looks this way, whatever the token
     free, dear = (TINY.model_copy(update={"balance": weight}) for weight in (0.0, 1.0))
     losses = [recipe.loss(model, rows_of(IDS)) for recipe in (free, dear)]
-    assert losses[0] == target.weighted_loss(model, *rows_of(IDS))
+    assert losses[0] == loss.weighted_loss(model, *rows_of(IDS))
     assert losses[1] > losses[0] + 1.99  # two experts a token: 2 were they even
     (losses[1] - losses[0]).backward()
     assert all(router.weight.grad.abs().max() > 0 for router in moe.routers(model))
@@ -114,7 +114,7 @@ def test_uneven_experts_cost_and_the_cost_pulls_at_the_routers(dense):
 
 def test_a_tiny_one_learns_resumes_and_leaves_what_vllm_reads(started, monkeypatch):
     whole = train(started / "whole")
-    step, left = target._step, [5]
+    step, left = loop._step, [5]
 
     def interrupted(*arguments):
         left[0] -= 1
@@ -123,7 +123,7 @@ def test_a_tiny_one_learns_resumes_and_leaves_what_vllm_reads(started, monkeypat
         return step(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(target, "_step", interrupted)
+        patch.setattr(loop, "_step", interrupted)
         with pytest.raises(KeyboardInterrupt):
             train(started / "parts")
     assert {**train(started / "parts"), "hours": 0} == {**whole, "hours": 0}

@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, Qwen3ForCausalLM
 
 from specbook.errors import ConfigError
 from specbook.measure import provenance
-from specbook.pocket import checkpoint, next_version, target
+from specbook.pocket import checkpoint, loop, next_version, target
 from specbook.pocket.next_version import FILE, NextRecipe
 from specbook.pocket.target import TargetRecipe
 
@@ -36,7 +36,7 @@ def recipe(old, **more) -> NextRecipe:
 
 
 def train(folder, asked):
-    return target.train(asked, folder / "next", folder / "scratch", report=lambda line: None)
+    return loop.train(asked, folder / "next", folder / "scratch", report=lambda line: None)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def trained(old, tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(target, "LOG_STEPS", 4)
+        patch.setattr(loop, "LOG_STEPS", 4)
         return folder, train(folder, recipe(old))
 
 
@@ -63,7 +63,7 @@ def test_only_the_difference_learns_and_at_first_it_is_none(old, tmp_path):
     torch.testing.assert_close(model(ids).logits, before(ids).logits)
     learns = [name for name, p in model.named_parameters() if p.requires_grad]
     assert len(learns) == 2 * 7 * 2  # two factors for each of seven matrices in two layers
-    (adam,) = target.optimizers(model, asked)
+    (adam,) = loop.optimizers(model, asked)
     assert sum(len(group["params"]) for group in adam.param_groups) == len(learns)
 
 
@@ -110,7 +110,7 @@ def test_an_interrupted_training_goes_on_with_the_same_difference(old, trained, 
         if len(calls) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(target, "LOG_STEPS", 4)
+    monkeypatch.setattr(loop, "LOG_STEPS", 4)
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "save", stop)
         with pytest.raises(KeyboardInterrupt):

@@ -15,8 +15,8 @@ from specbook.measure.greedy import Answer
 from specbook.plan.schema import Target
 from specbook.pocket import outputs
 from specbook.pocket.corpus import DOMAINS, UNSEEN, held_out, train_examples
+from specbook.pocket.loss import fast_bfloat16
 from specbook.pocket.outputs import OutputsRecipe
-from specbook.pocket.target import fast_bfloat16
 
 RECIPE = OutputsRecipe(prompts_per_domain=1)
 LAYERS = (1, 2, 3)

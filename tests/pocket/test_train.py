@@ -3,7 +3,7 @@
 import pytest
 
 from specbook import plan
-from specbook.pocket import draft, next_version, outputs, quality, quantize, study, target, train
+from specbook.pocket import draft, loop, next_version, outputs, quality, quantize, study, train
 from specbook.pocket.corpus import DOMAINS, UNSEEN
 from specbook.pocket.study import BASE
 
@@ -38,7 +38,7 @@ def test_the_mixture_of_experts_starts_from_the_dense_weights_as_they_are(tmp_pa
     dense.mkdir(parents=True)
     made = []
     monkeypatch.setenv("SPECBOOK_ROOT", str(tmp_path))
-    monkeypatch.setattr(target, "train", lambda recipe, out, *rest: made.append((recipe, out)))
+    monkeypatch.setattr(loop, "train", lambda recipe, out, *rest: made.append((recipe, out)))
     monkeypatch.setattr(quality, "measure", lambda served: served)
     monkeypatch.setattr(quality, "save", lambda served, folder: made.append((served.model, folder)))
     for weights in (b"old", b"new"):
@@ -99,7 +99,7 @@ def copies(tmp_path, monkeypatch):
 
     monkeypatch.setattr(next_version, "copy", copy)
     monkeypatch.setattr(quantize, "int8", lambda source, out: made.append("int8") or out)
-    monkeypatch.setattr(target, "train", lambda recipe, out, *rest: made.append((recipe, out.name)))
+    monkeypatch.setattr(loop, "train", lambda recipe, out, *rest: made.append((recipe, out.name)))
     monkeypatch.setattr(quality, "measure", lambda served, domains: made.append((served.model, domains)))
     monkeypatch.setattr(quality, "save", lambda found, folder: made.append(folder.name))
     return made

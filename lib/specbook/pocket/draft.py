@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 
 from specbook.pocket import checkpoint
 from specbook.pocket.checkpoint import write_curve, write_recipe
+from specbook.pocket.loss import fast_bfloat16
 from specbook.pocket.muon import orthogonalised
 from specbook.pocket.outputs import OutputsRecipe
-from specbook.pocket.target import fast_bfloat16
 from specbook.pocket.tokenizer import MASK_ID
 
 

@@ -8,8 +8,7 @@ from transformers import AutoTokenizer
 
 from specbook import paths
 from specbook.plan.schema import Target
-from specbook.pocket import outputs
-from specbook.pocket import target as trainer
+from specbook.pocket import loop, outputs
 from specbook.pocket.outputs import OutputsRecipe
 from specbook.pocket.target import TargetRecipe
 
@@ -33,7 +32,7 @@ def train(
     report: Callable[[str], None] = print,
     workers: int = 1,
 ) -> dict[str, Any]:
-    """Train, and write a model folder as `pocket.target.train` does; its tokenizer is the target's.
+    """Train, and write a model folder as `loop.train` does; its tokenizer is the target's.
 
     Raises:
         ConfigError: if the checkpoint in `scratch` was made with another recipe.
@@ -41,7 +40,7 @@ def train(
     """
     answered = outputs.greedy_outputs(target, recipe, scratch)
     tokenizer = AutoTokenizer.from_pretrained(paths.root() / target.model)
-    return trainer.train(
+    return loop.train(
         recipe, out, scratch / out.name, device, report, workers,
         samples=outputs.endless(answered, recipe.seed), tokenizer=tokenizer,
     )  # fmt: skip

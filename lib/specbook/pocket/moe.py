@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerBase, Qwen3ForCausalLM, Qwen3MoeConf
 from transformers.models.qwen3_moe.modeling_qwen3_moe import load_balancing_loss_func
 
 from specbook.measure.routing import routers
-from specbook.pocket import target
+from specbook.pocket.loss import answer_loss, forward
 from specbook.pocket.target import TargetRecipe
 
 NOT_TAKEN_OVER = {"architectures", "model_type", "dtype", "transformers_version"}
@@ -67,13 +67,13 @@ class MoeRecipe(TargetRecipe):
 
     def loss(self, model: torch.nn.Module, rows: tuple[torch.Tensor, ...]) -> torch.Tensor:
         """Cross-entropy plus the load-balancing loss of each layer, by what the recipe says."""
-        got = target.forward(model, *rows[:3], output_router_logits=True)
+        got = forward(model, *rows[:3], output_router_logits=True)
         real = rows[3] != -100
         unevenness = [
             load_balancing_loss_func((logits.float(),), self.num_experts, router.top_k, real)
             for logits, router in zip(got.router_logits, routers(model), strict=True)
         ]
-        return target.answer_loss(model, got, *rows[3:]) + self.balance * sum(unevenness) / len(unevenness)
+        return answer_loss(model, got, *rows[3:]) + self.balance * sum(unevenness) / len(unevenness)
 
 
 def upcycled(dense: Qwen3ForCausalLM, num_experts: int, num_experts_per_tok: int) -> Qwen3MoeForCausalLM:

@@ -19,7 +19,7 @@ from specbook.measure import provenance, routing
 from specbook.measure.greedy import answers
 from specbook.plan.schema import Frozen, Target
 from specbook.pocket.corpus import DOMAINS, train_examples
-from specbook.pocket.target import fast_bfloat16
+from specbook.pocket.loss import fast_bfloat16
 
 PROMPT_SEED = 777
 """Not a seed the target was trained with: new problems, and new cuts and wordings of the rest."""

@@ -141,11 +141,11 @@ def _trained(served: Target, recipe: "TargetRecipe", device: str, report: Callab
 
 
 def _learnt(served: Target, recipe: "TargetRecipe", device: str, report: Callable[[str], None]) -> Path:
-    from specbook.pocket import target
+    from specbook.pocket import loop
 
     _check_device(device)
     folder = paths.models_dir() / served.name
-    target.train(recipe, folder, scratch() / served.name, device, report, _workers(device))
+    loop.train(recipe, folder, scratch() / served.name, device, report, _workers(device))
     return folder
 
 
