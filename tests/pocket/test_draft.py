@@ -61,7 +61,7 @@ def test_each_head_says_what_it_is_and_what_it_was_trained_with(heads):
 
 
 def test_a_grown_head_is_the_old_one_and_layers_that_write_nothing_yet(heads, tmp_path):
-    draft.grown(heads[0], PEAGLE, tmp_path)
+    draft.starting_point(heads[0], PEAGLE, tmp_path / "target", tmp_path)
     made, old = (load_file(folder / "model.safetensors") for folder in (tmp_path, heads[0]))
     assert all(torch.equal(made[name].bfloat16(), weights) for name, weights in old.items())
     assert "input_norm.weight" in old  # what is read of the target is normalised
@@ -69,6 +69,8 @@ def test_a_grown_head_is_the_old_one_and_layers_that_write_nothing_yet(heads, tm
     assert {name for name in more if not name.startswith("layers.1.")} == {"mask_hidden"}
     silent = {name for name in more if not made[name].any()}
     assert silent == {"layers.1.self_attn.o_proj.weight", "layers.1.mlp.down_proj.weight"}
+    verifier = json.loads((tmp_path / "config.json").read_text())["speculators_config"]["verifier"]
+    assert verifier["name_or_path"] == str(tmp_path / "target")
 
 
 @pytest.mark.parametrize("recipe", [EAGLE3, PEAGLE])

@@ -91,24 +91,28 @@ class PEagleRecipe(HeadRecipe):
 
 def starting_point(head: Path, recipe: HeadRecipe, target: Path, out: Path) -> Path:
     """A copy of `head` in `out` as `speculators` loads it: of the recipe's kind, its target where it lies."""
-    kind = json.loads((head / "config.json").read_text())["speculators_model_type"]
-    if kind == "eagle3" and isinstance(recipe, PEagleRecipe):
-        grown(head, recipe, out)
-    else:
-        shutil.copytree(head, out, dirs_exist_ok=True)
-    _name_target(out / "config.json", str(target))
+    config = _config(head, str(target))
+    if config["speculators_model_type"] == "eagle3" and isinstance(recipe, PEagleRecipe):
+        return grown(head, config, recipe, out)
+    shutil.copytree(head, out, dirs_exist_ok=True)
+    _write_config(out, config)
     return out
 
 
-def grown(head: Path, recipe: PEagleRecipe, out: Path) -> None:
+def grown(head: Path, old: dict[str, Any], recipe: PEagleRecipe, out: Path) -> Path:
     """Give an EAGLE-3 head what a P-EAGLE head has more, so that its first draft is as good from the start.
 
     The layers behind its own write nothing into the residual stream yet.
+
+    Args:
+        head: the old head's folder.
+        old: its config, with the target that the new head names.
+        recipe: how many layers and tokens at once the new head has.
+        out: folder of the new head.
     """
     from speculators.models.peagle.config import PEagleSpeculatorConfig
     from speculators.models.peagle.core import PEagleDraftModel
 
-    old = json.loads((head / "config.json").read_text())
     layers, told = old["transformer_layer_config"], old["speculators_config"]
     layers |= {
         "num_hidden_layers": recipe.num_layers,
@@ -129,6 +133,23 @@ def grown(head: Path, recipe: PEagleRecipe, out: Path) -> None:
             layer.self_attn.o_proj.weight.zero_()
             layer.mlp.down_proj.weight.zero_()
     model.save_pretrained(out)
+    return out
+
+
+def _config(head: Path, target: str | None = None) -> dict[str, Any]:
+    """A head's config, naming the target by where it lies for training.
+
+    Without `target` it has a name alone, for shipping: this machine's paths are no one else's, and vLLM takes
+    the target from its own flags.
+    """
+    config = json.loads((head / "config.json").read_text())
+    verifier = config["speculators_config"]["verifier"]
+    verifier["name_or_path"] = target or Path(verifier["name_or_path"]).name
+    return config
+
+
+def _write_config(head: Path, config: dict[str, Any]) -> None:
+    (head / "config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
 _NO_ACCELERATOR = {
@@ -213,22 +234,10 @@ def publish(scratch: Path, out: Path) -> Path:
     """Copy the newest checkpoint's config and weights, as bfloat16, to `out`: all that serving needs."""
     newest = max((p for p in scratch.iterdir() if p.name.isdigit()), key=lambda p: int(p.name))
     out.mkdir(parents=True, exist_ok=True)
-    for path in newest.glob("*.json"):
-        if path.name in ("config.json", "generation_config.json"):
-            shutil.copy(path, out / path.name)
+    _write_config(out, _config(newest))
+    for path in newest.glob("generation_config.json"):
+        shutil.copy(path, out)
     weights = load_file(newest / "model.safetensors")
     halved = {n: w.to(torch.bfloat16) if w.is_floating_point() else w for n, w in weights.items()}
     save_file(halved, out / "model.safetensors", metadata={"format": "pt"})
-    verifier = json.loads((out / "config.json").read_text())["speculators_config"]["verifier"]
-    _name_target(out / "config.json", Path(verifier["name_or_path"]).name)
     return out
-
-
-def _name_target(config: Path, name: str) -> None:
-    """Say which target a head is for: where it lies for training, without this machine's path to be shipped.
-
-    vLLM takes the target from its own flags.
-    """
-    body = json.loads(config.read_text())
-    body["speculators_config"]["verifier"]["name_or_path"] = name
-    config.write_text(json.dumps(body, indent=2) + "\n")
