@@ -130,6 +130,10 @@ def test_publish_takes_the_newest_checkpoint_halved_and_without_paths(tmp_path):
     assert (weights["fc"].dtype, weights["d2t"].dtype) == (torch.bfloat16, torch.int64)
 
 
-def test_a_head_that_goes_on_keeps_the_form_of_its_start():
-    with pytest.raises(ValueError, match="norm_before_fc is that of 'models/older'"):
-        PEagleRecipe(start="models/older", norm_before_fc=False)
+@pytest.mark.parametrize("said", [False, True])
+def test_a_head_that_goes_on_has_the_form_of_its_start_whatever_else_is_said(said):
+    wanted = rf"norm_before_fc={said} would be ignored: .* start, 'models/older'. Leave out norm_before_fc"
+    with pytest.raises(ValueError, match=wanted):
+        PEagleRecipe(start="models/older", norm_before_fc=said)
+    assert PEagleRecipe(norm_before_fc=said).norm_before_fc is said
+    assert PEagleRecipe(start="models/older").start

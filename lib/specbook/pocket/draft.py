@@ -74,14 +74,20 @@ class PEagleRecipe(HeadRecipe):
     down_sample_ratio_min: float = 0.5
     max_anchors: int = 256
     norm_before_fc: bool = True
-    """Normalise what is read of the target, whose layers differ in scale; `speculators` does for EAGLE-3."""
+    """Normalise what is read of the target, whose layers differ in scale; `speculators` does for EAGLE-3.
+
+    A head that goes on from a `start` has this of it.
+    """
     loss_fn: Literal["kl_div", "lk_hybrid"] = "kl_div"
     """`lk_hybrid` goes over to the share that would be accepted as the head learns: arXiv:2602.23881."""
 
     @model_validator(mode="after")
     def _has_the_form_of_its_start(self) -> Self:
-        if self.start and not self.norm_before_fc:
-            raise ValueError(f"norm_before_fc is that of {self.start!r}: leave it out, or `start`")
+        if self.start and "norm_before_fc" in self.model_fields_set:
+            raise ValueError(
+                f"norm_before_fc={self.norm_before_fc} would be ignored: a head that goes on has that of its "
+                f"start, {self.start!r}. Leave out norm_before_fc, or start"
+            )
         return self
 
     def form(self) -> dict[str, Any]:
