@@ -19,6 +19,7 @@ from specbook.engine import fleet
 from specbook.errors import ConfigError, EngineError, SpecbookError
 from specbook.measure import bench, campaign, experiments, loadgen, provenance
 from specbook.measure import lossless as lossless_check
+from specbook.measure.experiments.fallback import FallbackEpisodes
 from specbook.plan.schema import Domain, Frozen, Speculation, Target
 
 GROUP = {
@@ -522,20 +523,24 @@ def test_an_experiment_is_run_once_and_read_back_as_its_own_result(world, coin):
     assert len(campaign.measure([asked], later)) == 1
 
 
+@pytest.fixture
+def days(monkeypatch):
+    """Each experiment starts on a day of its own."""
+    clock = (datetime(2126, 1, 1 + day) for day in count())
+    monkeypatch.setattr(experiments.base, "datetime", SimpleNamespace(now=lambda zone: next(clock)))
+
+
 class Serving(Frozen):
     target: Target
     speculation: Speculation | None = None
 
 
-def test_an_experiment_of_other_weights_is_run_again_and_is_no_result_beside_newer_ones(
-    world, coin, monkeypatch
-):
-    weights, clock = {"target": "A", "draft": "D"}, (datetime(2126, 1, 1 + day) for day in count())
-    roles = {None: ["target"]}
+@pytest.mark.usefixtures("world", "coin", "days")
+def test_an_experiment_of_other_weights_is_run_again_and_is_no_result_beside_newer_ones(monkeypatch):
+    weights, roles = {"target": "A", "draft": "D"}, {None: ["target"]}
     monkeypatch.setattr(
         provenance, "weights_sha256", lambda _, how: {role: weights[role] for role in roles.get(how, weights)}
     )
-    monkeypatch.setattr(experiments.base, "datetime", SimpleNamespace(now=lambda zone: next(clock)))
     experiments.register("serving", Serving, Heads)(lambda parameters: Heads(heads=1))
     head = {"method": "eagle3", "model": "models/h", "num_speculative_tokens": 3}
     alone, drafted = (
@@ -551,6 +556,28 @@ def test_an_experiment_of_other_weights_is_run_again_and_is_no_result_beside_new
     weights["target"] = "B"
     (newest,) = campaign.measure([a_chapter(alone)])
     assert [record for record, _ in experiments.replay(both, HARDWARE, partial=True)] == [newest]
+
+
+@pytest.mark.usefixtures("world", "coin", "days")
+def test_the_second_servers_draft_is_part_of_what_a_fallback_measured(monkeypatch):
+    weights = {"org/t": "T", "models/a": "A", "models/b": "B"}
+    monkeypatch.setattr(provenance, "model_sha256", lambda model, revision: weights[model])
+    experiments.register("fallback", FallbackEpisodes, Heads)(lambda parameters: Heads(heads=1))
+    first, second = ({"method": "eagle3", "model": f"models/{x}", "num_speculative_tokens": 3} for x in "ab")
+    asked = {
+        "target": GROUP["target"], "speculation": first, "instead": second, "repeats": 1,
+        "policy": {"leave_below": 2, "return_above": 3, "window_s": 4, "min_drafts": 30, "cool_down_s": 4,
+                   "trial_every": 10},
+        "traffic": {"phases": [["json"]], "num_requests": 100, "concurrency": 8, "max_tokens": 96},
+    }  # fmt: skip
+    wanted = a_chapter({"name": "fallback", "parameters": asked})
+    (record,) = campaign.measure([wanted])
+    assert record.provenance.weights_sha256 == {"target": "T", "draft": "A", "instead": "B"}
+    assert campaign.measure([wanted]) == []
+    weights["models/b"] = "trained again"
+    (again,) = campaign.measure([wanted])
+    assert again.provenance.weights_sha256["instead"] == "trained again"
+    assert [kept for kept, _ in experiments.replay(wanted, HARDWARE)] == [again]
 
 
 def test_an_experiment_that_fails_is_a_record_and_is_run_again(world, coin):

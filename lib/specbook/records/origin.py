@@ -50,7 +50,10 @@ class Provenance(Frozen):
     versions: dict[str, str]
     """Python, and the installed packages that `measure.provenance` asks for."""
     weights_sha256: dict[str, str]
-    """`target` and, with a trained draft, `draft`: digest of the weight files, or `hub:<id>@<revision>`."""
+    """`target` and, with a trained draft, `draft`: digest of the weight files, or `hub:<id>@<revision>`.
+
+    Where an experiment has a second server that drafts otherwise, its draft is `instead`.
+    """
     prompts_sha256: str
     server_command: tuple[str, ...]
     """The engine's command line; this machine's project folder is written as `.`."""

@@ -42,6 +42,8 @@ class Registered(NamedTuple):
 
 
 _REGISTRY: dict[str, Registered] = {}
+ROLES = {"target": "target", "draft": "speculation", "instead": "instead"}
+"""What a model is to an experiment, in `weights_sha256` -> the parameter that names it."""
 
 
 def register(
@@ -95,19 +97,21 @@ def missing(plan: AnyPlan, hardware: Hardware, since: datetime | None = None) ->
         for record in _good(plan, hardware.id)
         if record.started_at >= oldest
     }
-    return [asked for asked in _of(plan) if _identity(asked, _weights(_parameters(asked)[1])) not in done]
+    return [asked for asked in _of(plan) if _identity(asked, weights_of(_parameters(asked)[1])) not in done]
 
 
 def _identity(asked: Experiment, weights: dict[str, str]) -> str:
     return digest([asked.key, weights], 16)
 
 
-def _weights(given: Frozen) -> dict[str, str]:
-    """Digests of the models that an experiment would serve now; none where it names no target."""
-    target = getattr(given, "target", None)
+def weights_of(given: Frozen) -> dict[str, str]:
+    """Digests of the models that an experiment with these parameters would serve now, by ROLES; none where it
+    names no target."""
+    target, *ways = (getattr(given, name, None) for name in ROLES.values())
     if not isinstance(target, Target):
         return {}
-    return provenance.weights_sha256(target, getattr(given, "speculation", None))
+    first, second = (provenance.weights_sha256(target, way) for way in ways)
+    return first | ({"instead": second["draft"]} if "draft" in second else {})
 
 
 def measure(plan: AnyPlan, hardware: Hardware, since: datetime | None = None) -> Iterator[ExperimentRecord]:
@@ -128,7 +132,7 @@ def _run(asked: Experiment, chapter: str, hardware: Hardware) -> ExperimentRecor
         "run_id": f"{began:%Y%m%dT%H%M%SZ}-{asked.key[:8]}-{secrets.token_hex(2)}", "chapter": chapter,
         "kind": "measured", "started_at": began.isoformat(timespec="seconds"), "experiment": asked,
         "hardware": hardware,
-        "provenance": provenance.of_code().model_copy(update={"weights_sha256": _weights(given)}),
+        "provenance": provenance.of_code().model_copy(update={"weights_sha256": weights_of(given)}),
     }  # fmt: skip
     try:
         result = found.run(given).model_dump(mode="json")
@@ -166,10 +170,8 @@ def replay(
 def _facts(record: ExperimentRecord) -> dict[tuple[str, ...], str]:
     """The weights that each of its models had: role and folder -> digest."""
     given: dict[str, Any] = record.experiment.parameters
-    models = {"target": given.get("target", {}), "draft": given.get("speculation", {})}
-    return {
-        (role, str(models[role].get("model"))): sha for role, sha in record.provenance.weights_sha256.items()
-    }
+    weights = record.provenance.weights_sha256.items()
+    return {(role, str(given.get(ROLES[role], {}).get("model"))): sha for role, sha in weights}
 
 
 def _result(record: ExperimentRecord) -> Frozen:

@@ -6,8 +6,8 @@ from pydantic import Field
 
 from specbook.engine.server import Server
 from specbook.errors import EngineError
-from specbook.measure import phases, provenance, stall
-from specbook.measure.experiments.base import Work, register
+from specbook.measure import phases, stall
+from specbook.measure.experiments.base import Work, register, weights_of
 from specbook.measure.phases import Phases, Reader
 from specbook.plan.schema import Frozen, Speculation, Target
 from specbook.records.drifted import Drifted, Episode
@@ -36,7 +36,7 @@ def drift(asked: Drift) -> Drifted:
     Raises:
         EngineError: if the server does not start, ends, hangs, or loses a request.
     """
-    weights = provenance.weights_sha256(asked.target, asked.speculation)
+    weights = weights_of(asked)
     with Server(asked.target, asked.speculation) as server:
         phases.warm(asked.traffic, asked.target, server.client.url, server.api_key)
         return Drifted(episodes=tuple(_episodes(server, asked)), weights_sha256=weights)

@@ -11,8 +11,8 @@ from pydantic import Field, model_validator
 from specbook.engine.router import Router
 from specbook.engine.server import Server
 from specbook.errors import EngineError
-from specbook.measure import phases, provenance
-from specbook.measure.experiments.base import Work, register
+from specbook.measure import phases
+from specbook.measure.experiments.base import Work, register, weights_of
 from specbook.measure.phases import Phases, Reader
 from specbook.plan.schema import Frozen, Speculation, Target
 from specbook.records.drifted import Arm, ArmName, FallenBack, Switched
@@ -92,7 +92,7 @@ def fallback(asked: FallbackEpisodes) -> FallenBack:
         EngineError: if a server does not start, has ended before an arm begins, or nothing is answered.
             Requests that are lost are a result.
     """
-    weights = provenance.weights_sha256(asked.target, asked.speculation)
+    weights = weights_of(asked)
     with ExitStack() as stack:
         pair = [stack.enter_context(Server(asked.target, how)) for how in (asked.speculation, asked.instead)]
         for server in pair:
