@@ -4,12 +4,14 @@ from types import MappingProxyType, SimpleNamespace
 from typing import ClassVar
 
 import httpx
+import pandas as pd
 import pytest
 
 from specbook.analysis import steps
 from specbook.book import profiled, tables
 from specbook.book.figures import drafts as draw
 from specbook.book.remarks import drafts as remarks
+from specbook.engine.vllm.profiler import PARTS
 from specbook.errors import ConfigError, EngineError
 from specbook.measure.experiments import step
 from specbook.records.stepped import Stepped, Variant
@@ -154,6 +156,12 @@ def test_parts_are_laid_over_the_time_without_the_profiler_and_options_over_the_
     assert "shortens the step of ngram K=3 (0.50×" in told
     assert list(tables.options(tried)["n"]) == ["3 turns", "3 turns"]
     assert draw.step_parts(parts).get_xlabel() == "ms a step, one sequence"
+
+
+def test_no_two_parts_of_a_step_share_a_colour():
+    parts = pd.DataFrame([("baseline", part, 1.0) for part in PARTS], columns=list(steps.PARTS))
+    drawn = [bars.patches[0].get_facecolor() for bars in draw.step_parts(parts).containers]
+    assert len(set(drawn)) == len(drawn) == len(PARTS)
 
 
 def test_where_nothing_was_profiled_the_page_says_what_measures_it(monkeypatch, tmp_path):

@@ -1,5 +1,6 @@
 """Figures that hold drafting methods against each other: tables -> Axes."""
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -14,6 +15,8 @@ from specbook.book.figures.style import styled
 
 METHODS = ("P-EAGLE", "EAGLE-3", "draft model", "suffix", "ngram")
 """In the order of their colours."""
+OF_A_STEP = ("#d9d9d9", *style.PALETTE)
+"""A colour for each of nine parts: pale for the first, what passes between steps."""
 
 
 def _methods(names: Iterable[str]) -> list[str]:
@@ -162,9 +165,9 @@ def step_parts(table: pd.DataFrame) -> Axes:
     arms, names = (list(dict.fromkeys(table[name])) for name in ("arm", "part"))
     (ax,) = style.panels(1, height=1.6 + 0.6 * len(arms))
     ends = pd.Series(0.0, index=arms)
-    for name in names:
+    for name, hue in zip(names, itertools.cycle(OF_A_STEP), strict=False):
         part = table[table["part"] == name].set_index("arm")["milliseconds"].reindex(arms).fillna(0.0)
-        ax.barh(arms, part, left=ends, label=name, color=style.colour(name, names), edgecolor="white")
+        ax.barh(arms, part, left=ends, label=name, color=hue, edgecolor="white")
         ends += part
     ax.invert_yaxis()
     ax.set_xlabel("ms a step, one sequence")
