@@ -55,7 +55,7 @@ def run(train: Callable[[PEagleRecipe], Path], report: Callable[[str], None]) ->
 
 
 def row_of(variant: str, folder: Path, seconds: float) -> dict[str, Any]:
-    """A row: the processor's time, and per position the share of right guesses in the last epoch's validation.
+    """A row: the processor's time, and per position the share of right guesses in the last validation.
 
     These shares are marginal (right at this depth, whatever came before), so serving accepts more than their
     products.
