@@ -69,6 +69,14 @@ def test_the_answer_is_of_the_monitor_that_cries_wolf_least_and_not_of_the_most_
     assert "after 9.0 s at the median (calm, slow drift" in remarks.answer(pd.DataFrame(rows), table)
 
 
+def test_drifts_that_no_monitor_finds_in_time_are_said_to():
+    found = drift.Recordings.of([(False, drifting.quiet(3)), (False, drifting.abrupt(2))])
+    none = drift.compare(found, replays=2, days=0.01).iloc[:0]
+    table = drift.served(drifting.fallen_back(repeats=1))
+    assert remarks.best(none) == remarks.UNSEEN
+    assert f"**Answer.** {remarks.UNSEEN} Of 1800 requests" in remarks.answer(none, table)
+
+
 def test_what_falling_back_is_worth_has_its_interval_over_repeats():
     made = drifting.fallen_back(repeats=3)
     found = drift.gain(made, "drafting")

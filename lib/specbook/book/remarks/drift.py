@@ -6,6 +6,7 @@ from specbook.analysis import acceptance, drift, traffic
 from specbook.book.remarks.words import count, listed
 from specbook.records.drifted import FallenBack
 
+UNSEEN = "No monitor finds these drifts in the time that it is given without alarming at what is as usual."
 COUNTERS = ("num_drafts", "num_draft_tokens", "num_accepted_tokens")
 
 
@@ -78,7 +79,11 @@ def compared(table: pd.DataFrame) -> pd.DataFrame:
 
 def best(table: pd.DataFrame) -> str:
     """Of `drift.compare`: which monitor cries wolf least in each kind of drift, and what it takes to see."""
-    return " ".join(_best(str(kind), cell) for kind, cell in table.groupby("drift", sort=False))
+    if table.empty:
+        return UNSEEN
+    told = [_best(str(kind), cell) for kind, cell in table.groupby("drift", sort=False)]
+    recorded = table["estimate"].iloc[0].counted
+    return "\n".join([f"Fewest false alarms, by {recorded} of recordings without drift:\n", *told])
 
 
 def _calmest(cell: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series]:
@@ -92,9 +97,8 @@ def _best(kind: str, cell: pd.DataFrame) -> str:
     monitors = list(dict.fromkeys(tied["monitor"]))
     quickest = f", of which {first['monitor']} is the quickest" if len(monitors) > 1 else ""
     return (
-        f"Fewest false alarms at the thresholds for the {kind} drift ({first['estimate'].span(digits=1)} a "
-        f"day, in {first['estimate'].counted} of recordings): {listed(monitors)}{quickest}, with a median "
-        f"delay of {first['delay_s']:.1f} s or {first['delay_drafts']:.0f} drafts over "
+        f"- **{kind} drift**, {first['estimate'].span(digits=1)} a day: {listed(monitors)}{quickest}, with a "
+        f"median delay of {first['delay_s']:.1f} s or {first['delay_drafts']:.0f} drafts over "
         f"{count(int(first['episodes']), 'episode')}."
     )
 
@@ -134,11 +138,20 @@ def _none(number: float) -> str:
 
 def answer(table: pd.DataFrame, rows: pd.DataFrame) -> str:
     """The chapter's answer, from both halves."""
-    _, seen = _calmest(table[table["drift"] != "replayed"])
     sent, lost = int(rows["sent"].sum()), _none(rows["lost"].sum())
+    live = table[table["drift"] != "replayed"]
     return (
-        f"**Answer.** The calmest monitor of the server's own counters saw the drift after "
-        f"{seen['delay_s']:.1f} s at the median ({seen['monitor']}, {seen['drift']} drift, "
-        f"{seen['false_alarms']:.1f} false alarms a day). Of {sent} requests in the episodes with and "
-        f"without fallback, {lost} were lost or broken off."
+        f"**Answer.** {_seen(live)} Of {sent} requests in the episodes with and without fallback, {lost} "
+        "were lost or broken off."
+    )
+
+
+def _seen(table: pd.DataFrame) -> str:
+    if table.empty:
+        return UNSEEN
+    _, seen = _calmest(table)
+    return (
+        f"The calmest monitor of the server's own counters saw the drift after {seen['delay_s']:.1f} s at "
+        f"the median ({seen['monitor']}, {seen['drift']} drift, {seen['false_alarms']:.1f} false alarms a "
+        "day)."
     )
