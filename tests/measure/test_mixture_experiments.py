@@ -34,14 +34,30 @@ def stream(*tokens):
     return found
 
 
-def test_steps_are_cut_one_after_another_and_a_batch_lasts_as_long_as_its_shortest():
+def test_steps_are_cut_one_after_another_and_short_answers_have_none():
     streams = [stream({0, 1}, {0, 1}, {2, 3}, {2, 3}), stream({0, 1}, {1, 2}), stream({0}, {0}, {1})]
-    assert count(streams[:1], 1, 2).value == 2
-    assert count(streams[:1], 1, 4).value == 4
-    assert count(streams[:2], 2, 1).value == pytest.approx((2 + 3) / 2)
-    assert count(streams, 1, 1).n == 3
-    assert count(streams, 2, 1).n == 1  # the third has no partner
-    assert count(streams, 1, 5) is None
+    assert count(streams, 1, 2).value == pytest.approx((2 + 3 + 1) / 3)
+    found = count(streams, 1, 3)
+    assert (found.value, found.n) == (pytest.approx((4 + 2) / 2), 2)
+    assert count(streams, 1, 4) is None  # one answer is long enough, and makes no interval
+
+
+def test_a_batch_is_any_choice_of_answers_each_at_a_place_of_its_own():
+    streams = [stream({0, 1}, {2, 3})] * 3
+    found = count(streams, 2, 1)
+    assert found.value == pytest.approx((2 + 4) / 2)  # both at the same place, or at different ones
+    assert (found.low, found.high) == pytest.approx((3, 3))
+    assert count(streams, 3, 1) is None
+
+
+def test_the_interval_is_wider_where_answers_differ():
+    rng = np.random.default_rng(0)
+    alike, unlike = (
+        [stream(*[set(rng.choice(4, size, replace=False)) for _ in range(8)]) for size in sizes]
+        for sizes in ([2] * 12, [1, 2, 3] * 4)
+    )
+    spans = [(found := count(one, 4, 2)).high - found.low for one in (alike, unlike)]
+    assert spans[0] < spans[1]
 
 
 def test_answers_of_no_record_cannot_be_counted(tmp_path, monkeypatch):

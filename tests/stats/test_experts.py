@@ -1,5 +1,7 @@
 """Experts touched: the formula, the count, the bytes that follow, and the break-even they predict."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -39,26 +41,43 @@ def independent(sequences, positions, seed=0):
     return scores >= np.sort(scores, axis=-1)[..., -2:-1]
 
 
-@pytest.mark.parametrize(("sequences", "tokens"), [(1, 1), (1, 6), (4, 1), (4, 6)])
-def test_the_count_of_independent_routing_is_the_formula(sequences, tokens):
-    found = experts.unions(independent(sequences, 6000), tokens)
-    assert found.shape == (6000 // tokens, 3)
-    assert found.mean() == pytest.approx(experts.touched(8, 2, sequences * tokens), rel=0.01)
+@pytest.mark.parametrize(("batch", "tokens"), [(1, 1), (1, 6), (4, 1), (4, 6)])
+def test_the_count_of_independent_routing_is_the_formula(batch, tokens):
+    touching = np.stack([experts.shares(one, tokens) for one in independent(8, 3000)])
+    assert touching.shape == (8, 3, 8)
+    assert experts.together(touching, batch) == pytest.approx(experts.touched(8, 2, batch * tokens), rel=0.01)
 
 
 def test_tokens_that_agree_touch_no_more_than_one_does():
-    same = np.repeat(independent(1, 1), 12, axis=1)
-    assert (experts.unions(same, 6) == 2).all()
+    (same,) = np.repeat(independent(1, 1), 12, axis=1)
+    assert experts.together(np.stack([experts.shares(same, 6)] * 5), 4) == pytest.approx(2)
+
+
+def test_the_mean_is_over_every_choice_of_sequences():
+    touching = np.random.default_rng(0).random((5, 2, 8))
+    for batch in (1, 2, 3, 5):
+        each = [
+            (1 - np.prod([1 - touching[i] for i in chosen], axis=0)).sum(axis=-1).mean()
+            for chosen in itertools.combinations(range(5), batch)
+        ]
+        assert experts.together(touching, batch) == pytest.approx(np.mean(each))
 
 
 def test_a_rest_too_short_for_a_step_is_left_out():
-    assert experts.unions(independent(2, 11), 4).shape == (2, 3)
+    (one,) = independent(1, 11)
+    assert (experts.shares(one, 4) == experts.shares(one[:8], 4)).all()
 
 
 @pytest.mark.parametrize("tokens", [0, 5])
 def test_steps_longer_than_the_stream_are_refused(tokens):
     with pytest.raises(ValueError, match=r"need 1 <= tokens <= 4, the positions given"):
-        experts.unions(independent(1, 4), tokens)
+        experts.shares(independent(1, 4)[0], tokens)
+
+
+@pytest.mark.parametrize("batch", [0, 4])
+def test_more_sequences_than_there_are_share_no_step(batch):
+    with pytest.raises(ValueError, match=r"need 1 <= batch <= 3, the sequences given"):
+        experts.together(np.zeros((3, 1, 8)), batch)
 
 
 def test_verification_is_free_for_a_dense_model_and_costs_experts_in_a_mixture():

@@ -32,26 +32,48 @@ def touched(num_experts: int, num_experts_per_token: int, tokens: int) -> float:
     return num_experts * (1.0 - (1.0 - num_experts_per_token / num_experts) ** tokens)
 
 
-def unions(chosen: NDArray[np.bool_], tokens: int) -> NDArray[np.int64]:
-    """Distinct experts that a step over `tokens` successive tokens of each sequence touches, by layer.
+def shares(chosen: NDArray[np.bool_], tokens: int) -> NDArray[np.float64]:
+    """How often a step over `tokens` successive tokens of one sequence touches each expert.
 
     Args:
-        chosen: [sequences, positions, layers, experts], true where a token takes an expert; the sequences are
-            one batch and go on together.
-        tokens: of each sequence in one step: 1 to decode, K + 1 to verify K draft tokens.
+        chosen: [positions, layers, experts], true where a token takes an expert.
+        tokens: in one step: 1 to decode, K + 1 to verify K draft tokens.
 
     Returns:
-        [positions // tokens, layers] experts; a rest too short for a step is left out.
+        [layers, experts], in [0, 1]; a rest too short for a step is left out.
 
     Raises:
-        ValueError: if `tokens` is not positive, or no sequence has so many positions.
+        ValueError: if `tokens` is not positive, or there are fewer positions.
     """
-    sequences, positions, layers, experts = chosen.shape
+    positions, layers, experts = chosen.shape
     steps = positions // tokens if tokens > 0 else 0
     if steps == 0:
         raise ValueError(f"need 1 <= tokens <= {positions}, the positions given, got {tokens}")
-    cut = chosen[:, : steps * tokens].reshape(sequences, steps, tokens, layers, experts)
-    return cut.any(axis=(0, 2)).sum(axis=-1)
+    return chosen[: steps * tokens].reshape(steps, tokens, layers, experts).any(axis=1).mean(axis=0)
+
+
+def together(touching: NDArray[np.float64], batch: int) -> float:
+    """Distinct experts of a layer that a step over `batch` sequences touches, each at a place of its own.
+
+    That is a server's steady state: it puts a new sequence where one has ended. The mean is over layers, and
+    over every choice of so many sequences: an expert stays untouched where all of them leave it alone.
+
+    Args:
+        touching: [sequences, layers, experts], of `shares`.
+        batch: sequences in one step.
+
+    Raises:
+        ValueError: if there are not so many sequences.
+    """
+    if not 1 <= batch <= len(touching):
+        raise ValueError(f"need 1 <= batch <= {len(touching)}, the sequences given, got {batch}")
+    # untouched[k]: the mean, over all choices of k of the sequences so far, of the product of their shares
+    untouched = np.zeros((batch + 1, *touching.shape[1:]))
+    untouched[0] = 1.0
+    k = np.arange(1, batch + 1).reshape(-1, 1, 1)
+    for seen, left in enumerate(1.0 - touching, start=1):
+        untouched[1:] += np.minimum(k / seen, 1.0) * (left * untouched[:-1] - untouched[1:])
+    return float((1.0 - untouched[batch]).sum(axis=-1).mean())
 
 
 def read_bytes(shape: "ModelShape", experts: float, batch: int, context: int, dtype_bytes: float) -> float:

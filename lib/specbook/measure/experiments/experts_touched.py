@@ -111,26 +111,24 @@ def _rows(asked: Asked, chosen: dict[str, list[NDArray[np.bool_]]]) -> Iterator[
 
 
 def count(
-    streams: Sequence[NDArray[np.bool_]], batch: int, tokens: int, unit: str = "batches"
+    streams: Sequence[NDArray[np.bool_]], batch: int, tokens: int, unit: str = "answers"
 ) -> Estimate | None:
     """Distinct experts of a layer that a step over `tokens` tokens of each of `batch` answers touches.
 
     Args:
-        streams: [tokens, layers, experts] of each answer, in the order in which they share batches.
-        batch: answers that go on together; a batch lasts as long as its shortest.
-        tokens: of each answer in one step.
+        streams: [tokens, layers, experts] of each answer; each counts once, however long it is.
+        batch: answers that go on together, see `experts.together`.
+        tokens: of each answer in one step; answers that are shorter are left out.
         unit: what n counts.
 
     Returns:
-        The mean over steps and layers, its interval over batches; None where no batch is long enough.
+        The mean over layers and choices of answers, and its jackknife interval over them; None where too few
+        answers are long enough.
     """
-    batches = [streams[i : i + batch] for i in range(0, len(streams) - batch + 1, batch)]
-    long = [one for one in batches if min(map(len, one)) >= tokens]
-    if not long:
+    touching = [experts.shares(stream, tokens) for stream in streams if len(stream) >= tokens]
+    n = len(touching)
+    if n <= batch:
         return None
-    found = []
-    for one in long:
-        shortest = min(map(len, one))
-        found.append(experts.unions(np.stack([stream[:shortest] for stream in one]), tokens))
-    sums = [steps.mean(axis=1).sum() for steps in found]
-    return ratios.ratio_of_sums_ci(sums, [len(steps) for steps in found], unit_of_n=unit)
+    whole = experts.together(np.stack(touching), batch)
+    without = [experts.together(np.stack(touching[:i] + touching[i + 1 :]), batch) for i in range(n)]
+    return ratios.ratio_of_sums_ci(n * whole - (n - 1) * np.array(without), np.ones(n), unit_of_n=unit)
