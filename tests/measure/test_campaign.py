@@ -489,6 +489,8 @@ def coin(monkeypatch):
         ran.append(parameters.throws)
         if parameters.throws == 13:
             raise EngineError("it rolled under the table")
+        if parameters.throws == 17:
+            raise KeyError("tails")
         return Heads(heads=parameters.throws // 2)
 
     return ran
@@ -587,6 +589,13 @@ def test_an_experiment_that_fails_is_a_record_and_is_run_again(world, coin):
         assert (record.status, record.reason) == ("failed", "it rolled under the table")
     with pytest.raises(ConfigError, match=r"no record of coin .*`specbook run 09_c"):
         experiments.replay(asked, HARDWARE)
+
+
+def test_a_fault_in_one_experiment_does_not_take_the_others_along(world, coin):
+    asked = [{"name": "coin", "parameters": {"throws": throws}} for throws in (17, 6)]
+    broken, fine = campaign.measure([a_chapter(*asked)])
+    assert (broken.status, broken.reason) == ("failed", "KeyError('tails')")
+    assert fine.status == "ok"
 
 
 @pytest.mark.parametrize(

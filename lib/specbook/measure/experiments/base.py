@@ -117,7 +117,8 @@ def weights_of(given: Frozen) -> dict[str, str]:
 def measure(plan: AnyPlan, hardware: Hardware, since: datetime | None = None) -> Iterator[ExperimentRecord]:
     """Run what is `missing`; each record is on disk before the next experiment starts.
 
-    One that ends in one of our errors is a record too: its status is `failed` and it has a reason.
+    One that fails is a record too: its status is `failed` and it has a reason. A fault in it that we did not
+    foresee is one as well, since the experiments behind it need not wait for its mend.
     """
     for asked in missing(plan, hardware, since):
         record = _run(asked, plan.chapter, hardware)
@@ -136,8 +137,9 @@ def _run(asked: Experiment, chapter: str, hardware: Hardware) -> ExperimentRecor
     }  # fmt: skip
     try:
         result = found.run(given).model_dump(mode="json")
-    except SpecbookError as error:
-        return ExperimentRecord(**head, status="failed", reason=paths.portable(str(error)))
+    except Exception as error:
+        said = str(error) if isinstance(error, SpecbookError) else repr(error)
+        return ExperimentRecord(**head, status="failed", reason=paths.portable(said))
     return ExperimentRecord(**head, status="ok", result=result)
 
 
