@@ -60,8 +60,8 @@ def test_each_head_says_what_it_is_and_what_it_was_trained_with(heads):
     ]
 
 
-def test_a_grown_head_is_the_old_one_and_layers_that_write_nothing_yet(heads, tmp_path):
-    draft.starting_point(heads[0], PEAGLE, tmp_path / "target", tmp_path)
+def test_a_grown_head_is_the_old_one_and_layers_that_write_nothing_yet(heads, tmp_path, model_folder):
+    draft.starting_point(heads[0], PEAGLE, model_folder, tmp_path)
     made, old = (load_file(folder / "model.safetensors") for folder in (tmp_path, heads[0]))
     assert all(torch.equal(made[name].bfloat16(), weights) for name, weights in old.items())
     assert "input_norm.weight" in old  # what is read of the target is normalised
@@ -70,7 +70,7 @@ def test_a_grown_head_is_the_old_one_and_layers_that_write_nothing_yet(heads, tm
     silent = {name for name in more if not made[name].any()}
     assert silent == {"layers.1.self_attn.o_proj.weight", "layers.1.mlp.down_proj.weight"}
     verifier = json.loads((tmp_path / "config.json").read_text())["speculators_config"]["verifier"]
-    assert verifier["name_or_path"] == str(tmp_path / "target")
+    assert verifier["name_or_path"] == str(model_folder)
 
 
 @pytest.mark.parametrize("recipe", [EAGLE3, PEAGLE])
@@ -80,6 +80,15 @@ def test_a_head_of_its_own_kind_is_gone_on_from_as_it_is(recipe, heads, tmp_path
     assert (made / "model.safetensors").read_bytes() == (head / "model.safetensors").read_bytes()
     config = json.loads((made / "config.json").read_text())
     assert config["speculators_config"]["verifier"]["name_or_path"] == str(model_folder)
+
+
+def test_a_head_that_goes_on_for_another_target_names_that_targets_class(heads, tmp_path):
+    mixture = tmp_path / "mixture"
+    mixture.mkdir()
+    (mixture / "config.json").write_text('{"architectures": ["Qwen3MoeForCausalLM"]}')
+    made = draft.starting_point(heads[0], EAGLE3, mixture, tmp_path / "start")
+    verifier = json.loads((made / "config.json").read_text())["speculators_config"]["verifier"]
+    assert verifier == {"name_or_path": str(mixture), "architectures": ["Qwen3MoeForCausalLM"]}
 
 
 def test_the_trainer_is_as_it_was_afterwards_even_if_training_fails():

@@ -5,6 +5,7 @@ import pytest
 from specbook import plan
 from specbook.pocket import draft, loop, next_version, outputs, quality, quantize, study, train
 from specbook.pocket.corpus import DOMAINS, UNSEEN
+from specbook.pocket.outputs import OutputsRecipe
 from specbook.pocket.study import BASE
 
 
@@ -51,11 +52,52 @@ def test_the_mixture_of_experts_starts_from_the_dense_weights_as_they_are(tmp_pa
     assert old.start_sha256 != new.start_sha256
 
 
+def test_the_mixtures_heads_go_on_from_the_dense_targets_and_share_their_answers(heads):
+    for kind in ("eagle3", "peagle"):
+        train.run(f"moe-{kind}", "cpu", lambda line: None)
+    recipes = [recipe for recipe, _ in heads]
+    assert [recipe.start for recipe in recipes] == [
+        "models/pocket-dense-eagle3",
+        "models/pocket-dense-peagle",
+    ]
+    shared = [{name: getattr(one, name) for name in OutputsRecipe.model_fields} for one in recipes]
+    assert shared[0] == shared[1]
+
+
 def test_a_head_of_each_noise_lies_beside_the_mixtures_other_heads(heads):
     train.run("moe-noise", "cpu", lambda line: None)
     assert [(recipe.router_noise, out) for recipe, out in heads] == [
-        (strength, f"models/pocket-moe-eagle3-noise-{strength:g}") for strength in (0.25, 0.5, 1, 2, 4)
+        (strength, f"models/pocket-moe-eagle3-noise-{strength:g}") for strength in (0, 0.25, 0.5, 1, 2, 4)
     ]
+    quiet, *noisy = [recipe.model_copy(update={"router_noise": 0.0}) for recipe, _ in heads]
+    assert quiet.start == "models/pocket-moe-eagle3"
+    assert all(recipe == quiet for recipe in noisy)  # noise is all that sets them apart
+
+
+def test_heads_that_were_trained_are_not_trained_again_when_a_stage_goes_on(heads, tmp_path, monkeypatch):
+    whole, struck = draft.train_head, []
+
+    def train_head(folder, data, recipe, scratch, out):
+        if recipe.router_noise == 1 and not struck:
+            struck.append(out)
+            raise KeyboardInterrupt
+        out.mkdir(exist_ok=True)
+        (out / "model.safetensors").write_bytes(out.name.encode())
+        return whole(folder, data, recipe, scratch, out)
+
+    monkeypatch.setattr(draft, "train_head", train_head)
+    with pytest.raises(KeyboardInterrupt):
+        train.run("moe-noise", "cpu", lambda line: None)
+    train.run("moe-noise", "cpu", lambda line: None)
+    assert [recipe.router_noise for recipe, _ in heads] == [0, 0.25, 0.5, 1, 2, 4]
+    (tmp_path / "models/pocket-moe-eagle3-noise-2/model.safetensors").write_bytes(b"another's")
+    train.run("moe-noise", "cpu", lambda line: None)
+    assert [recipe.router_noise for recipe, _ in heads][6:] == [2]
+    start = tmp_path / "models/pocket-moe-eagle3"
+    start.mkdir()
+    (start / "model.safetensors").write_bytes(b"trained again")
+    train.run("moe-noise", "cpu", lambda line: None)
+    assert len(heads) == 7 + 6
 
 
 def test_a_studied_head_is_not_among_the_models(heads, monkeypatch):

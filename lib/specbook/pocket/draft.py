@@ -97,7 +97,7 @@ class PEagleRecipe(HeadRecipe):
 
 def starting_point(head: Path, recipe: HeadRecipe, target: Path, out: Path) -> Path:
     """A copy of `head` in `out` as `speculators` loads it: of the recipe's kind, its target where it lies."""
-    config = _config(head, str(target))
+    config = _config(head, target)
     if config["speculators_model_type"] == "eagle3" and isinstance(recipe, PEagleRecipe):
         return grown(head, config, recipe, out)
     shutil.copytree(head, out, dirs_exist_ok=True)
@@ -142,15 +142,17 @@ def grown(head: Path, old: dict[str, Any], recipe: PEagleRecipe, out: Path) -> P
     return out
 
 
-def _config(head: Path, target: str | None = None) -> dict[str, Any]:
-    """A head's config, naming the target by where it lies for training.
+def _config(head: Path, target: Path | None = None) -> dict[str, Any]:
+    """A head's config, naming the target by where it lies for training, and by its class.
 
     Without `target` it has a name alone, for shipping: this machine's paths are no one else's, and vLLM takes
     the target from its own flags.
     """
     config = json.loads((head / "config.json").read_text())
     verifier = config["speculators_config"]["verifier"]
-    verifier["name_or_path"] = target or Path(verifier["name_or_path"]).name
+    verifier["name_or_path"] = str(target or Path(verifier["name_or_path"]).name)
+    if target is not None:
+        verifier["architectures"] = json.loads((target / "config.json").read_text())["architectures"]
     return config
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from specbook import paths
 from specbook.errors import ConfigError
 from specbook.mistakes import near
-from specbook.plan.schema import Target
+from specbook.plan.schema import Target, digest
 
 if TYPE_CHECKING:
     from specbook.pocket.draft import HeadRecipe
@@ -29,8 +29,8 @@ EAGLE3 = "02a8934:models/pocket-dense-eagle3"
 """The EAGLE-3 head of the dense target goes on from this one, of six epochs on half as many answers."""
 PEAGLE = "ea4f3b4:models/pocket-dense-peagle"
 """Its P-EAGLE head goes on from this one: three epochs, grown out of the same EAGLE-3 head."""
-NOISE = (0.25, 0.5, 1.0, 2.0, 4.0)
-"""Strengths of router noise that heads are trained with, in logits."""
+NOISE = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
+"""Strengths of router noise that heads are trained on with, in logits; 0: what training on alone is worth."""
 
 
 TRAINED = {
@@ -190,17 +190,21 @@ def _next_eagle3(device: str, report: Callable[[str], None]) -> None:
 
 
 def _moe_eagle3(device: str, report: Callable[[str], None]) -> None:
+    """The dense target's head trained on: the mixture was made of that target."""
     from specbook.pocket.draft import Eagle3Recipe
 
-    _head(MOE, Eagle3Recipe(), paths.models_dir() / f"{MOE.name}-eagle3", report)
+    recipe = Eagle3Recipe(start=f"{DENSE.model}-eagle3", prompts_per_domain=200)
+    _head(MOE, recipe, paths.models_dir() / f"{MOE.name}-eagle3", report)
 
 
 def _moe_noise(device: str, report: Callable[[str], None]) -> None:
-    """The same EAGLE-3 head once more for each strength, trained with that noise in the target's router."""
+    """The mixture's EAGLE-3 head trained on with each strength of noise in the router, equally long."""
     from specbook.pocket.draft import Eagle3Recipe
 
+    recipe = Eagle3Recipe(start=f"{MOE.model}-eagle3", prompts_per_domain=80, epochs=2)
     for strength in NOISE:
-        _head(MOE, Eagle3Recipe(router_noise=strength), paths.models_dir() / noise_head(strength), report)
+        noisy = recipe.model_copy(update={"router_noise": strength})
+        _head(MOE, noisy, paths.models_dir() / noise_head(strength), report)
 
 
 def _int8(device: str, report: Callable[[str], None]) -> None:
@@ -212,7 +216,7 @@ def _int8(device: str, report: Callable[[str], None]) -> None:
 
 
 def noise_head(strength: float) -> str:
-    """Name of the head that was trained with this noise."""
+    """Name of the head that was trained on with this noise."""
     return f"{MOE.name}-eagle3-noise-{strength:g}"
 
 
@@ -223,18 +227,41 @@ def _peagle(device: str, report: Callable[[str], None]) -> None:
 
 
 def _moe_peagle(device: str, report: Callable[[str], None]) -> None:
+    """The dense target's head trained on, on the answers that the EAGLE-3 head saw."""
     from specbook.pocket.draft import PEagleRecipe
 
-    _head(MOE, PEagleRecipe(start=f"{MOE.model}-eagle3"), paths.models_dir() / f"{MOE.name}-peagle", report)
+    recipe = PEagleRecipe(start=f"{DENSE.model}-peagle", prompts_per_domain=200)
+    _head(MOE, recipe, paths.models_dir() / f"{MOE.name}-peagle", report)
 
 
 def _study(device: str, report: Callable[[str], None]) -> None:
     from specbook.pocket import study
 
-    report(f"study: {study.run(lambda recipe: _head(DENSE, recipe, scratch() / 'study', report), report)}")
+    done = study.run(lambda recipe: _trained_head(DENSE, recipe, scratch() / "study", report), report)
+    report(f"study: {done}")
 
 
-def _head(served: Target, recipe: "HeadRecipe", out: Path, report: Callable[[str], None]) -> Path:
+def _head(served: Target, recipe: "HeadRecipe", out: Path, report: Callable[[str], None]) -> None:
+    """Train a head unless just this one lies in `out`: a stage of several goes on where it stopped."""
+    mark = scratch() / f"{out.name}-work" / "made"
+    if mark.is_file() and mark.read_text() == _made(served, recipe, out):
+        report(f"{out.name}: trained already; to train it again remove {paths.portable(str(mark))}")
+        return
+    _trained_head(served, recipe, out, report)
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    mark.write_text(_made(served, recipe, out))
+
+
+def _made(served: Target, recipe: "HeadRecipe", out: Path) -> str:
+    """Names a head by all that decided it, and by what came of it."""
+    from specbook.measure import provenance
+
+    models = served.model, recipe.start or "", str(out)
+    weights = [provenance.model_sha256(model, None) for model in models]
+    return digest([recipe.model_dump(mode="json"), *weights], 16)
+
+
+def _trained_head(served: Target, recipe: "HeadRecipe", out: Path, report: Callable[[str], None]) -> Path:
     from specbook.pocket import draft, outputs
 
     folder, work = paths.root() / served.model, scratch() / f"{out.name}-work"
