@@ -43,7 +43,7 @@ def about(value: float, width: float, unit: str = "prompts") -> Estimate:
 def _touched(given: dict, agreement: float) -> ExpertsTouched:
     found = [
         Touched(domain=domain, concurrency=batch, num_speculative_tokens=k, experts=about(
-            2 + agreement * (experts.touched(8, 2, batch * (k + 1)) - 2), 0.05, "batches"))
+            2 + agreement * (experts.touched(8, 2, batch * (k + 1)) - 2), 0.05, "answers"))
         for domain in given["domains"] for batch in given["concurrency"]
         for k in (0, *given["num_speculative_tokens"])
     ]  # fmt: skip
@@ -52,8 +52,8 @@ def _touched(given: dict, agreement: float) -> ExpertsTouched:
 
 
 def _noisy(given: dict, harm: float, more_experts: float) -> NoisyRouter:
-    strength, head = given["router_noise"], given.get("head_noise", 0.0)
-    share = max(0.0, 0.9 - harm * strength * (0.5 if head else 1.0))
+    strength, head = given["router_noise"], given.get("head_noise")
+    share = max(0.0, 0.9 - harm * strength * (1.0 if head is None else 0.5))
     accepted = tuple(round(100 * share ** (i + 1)) for i in range(5))
     counted = SpecDecodeCounters(num_drafts=100, num_draft_tokens=500, num_accepted_tokens=sum(accepted),
                                  num_accepted_tokens_per_pos=accepted)  # fmt: skip

@@ -12,6 +12,7 @@ from specbook.analysis import mixture as analysis
 from specbook.book import mixture
 from specbook.book.figures import mixture as draw
 from specbook.measure import campaign, experiments
+from specbook.pocket import train
 from specbook.stats.estimate import Estimate
 
 
@@ -24,7 +25,7 @@ def full(tmp_path, monkeypatch):
 def test_the_full_plan_draws_and_claims_what_its_records_say(full):
     synthetic.write(full)
     synthetic.write(
-        plan.load("02_eagle3", "cpu", "full"), world=synthetic.World(verify={1: 0.9, 8: 0.9, 32: 0.9})
+        plan.load("03_p_eagle", "cpu", "full"), world=synthetic.World(verify={1: 0.9, 8: 0.9, 32: 0.9})
     )
     mixtures.write(full, harm=0.1)
     said = chapters.run("05_moe")
@@ -73,8 +74,22 @@ def test_one_strength_of_one_reading_is_enough(full):
     mixtures.write(some)
     _, disturbed = mixture.found(experiments.replay(some, partial=True))
     said = mixture.noise(analysis.noise(disturbed))
-    assert "head trained with that noise.** json: lower from 2 on" in said
+    assert "head trained on with that noise.** json: lower from 2 on" in said
     assert "without noise.**" not in said
+
+
+def test_a_part_in_few_cells_may_be_luck_and_one_of_a_babbling_target_says_nothing(full):
+    mixtures.write(full, harm=0.0)
+    _, disturbed = mixture.found(experiments.replay(full, partial=True))
+    table = analysis.noise(disturbed)
+    one = table.index[table["router_noise"] == 1.0][0]
+    table.loc[one, "length_high"] = 1.0
+    assert "falls beyond its interval in 1 of 30 cells" in mixture.noise(table)
+    assert "neither explanation shows" in mixture.noise(table)
+    table.loc[table["router_noise"] == 4.0, ["length_high", "passed_high"]] = 0.0
+    said = mixture.noise(table)
+    assert "falls beyond its interval in 1 of 24 cells" in said
+    assert "neither explanation shows" in said
 
 
 def test_a_router_that_was_never_disturbed_claims_nothing(full):
@@ -87,10 +102,20 @@ def test_a_router_that_was_never_disturbed_claims_nothing(full):
 def test_the_plans_experiments_are_known_and_their_parameters_fit(full):
     for group in ("quick", "full"):
         experiments.check(plan.load("05_moe", "cpu", group))
-    strengths = {(p["router_noise"], p.get("head_noise", 0.0)) for e in full.experiments
+    strengths = {(p["router_noise"], p.get("head_noise")) for e in full.experiments
                  if "router_noise" in (p := e.parameters)}  # fmt: skip
-    noise = (0.25, 0.5, 1.0, 2.0, 4.0)
-    assert strengths == {(0.0, 0.0), *((s, 0.0) for s in noise), *((s, s) for s in noise)}
+    noise = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
+    assert strengths == {*((s, None) for s in noise), *((s, s) for s in noise)}
+    heads = {e.parameters["speculation"]["model"] for e in full.experiments if "router_noise" in e.parameters}
+    assert heads == {"models/pocket-moe-eagle3", *(f"models/{train.noise_head(s)}" for s in train.NOISE)}
+
+
+def test_the_dense_target_was_asked_the_same_with_the_same_arms(full):
+    dense = plan.load("03_p_eagle", "cpu", "full")
+    (sweep,) = full.parts()
+    asked = {(p.arm, p.load, p.traffic) for p in dense.points()}
+    assert {(p.arm, p.load, p.traffic) for p in sweep.points()} <= asked
+    assert len(sweep.arms()) <= 7  # servers of these two cores' 24 GB, up together
 
 
 def test_a_dense_target_of_another_machine_stands_beside_nothing(full):

@@ -152,6 +152,14 @@ def measured(monkeypatch, request):
     return router_noise.run(router_noise.Asked(**NOISE)), loaded
 
 
+def test_a_head_that_was_trained_on_without_noise_is_a_reading_of_its_own(measured):
+    served, _ = measured
+    compared = served.model_copy(update={"head_noise": 0.0})
+    table = mixture.noise([served, compared])
+    assert set(table["reading"]) == {mixture.QUIET, mixture.NOISY}
+    assert len(table) == 2 * len(served.domains)
+
+
 def test_noise_reaches_server_and_router_and_each_prompt_has_its_own_counters(measured):
     found, loaded = measured
     assert (Served.started.router_noise, loaded) == (0.5, [0.5])

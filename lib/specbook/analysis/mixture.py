@@ -21,9 +21,12 @@ NOISE = (
     "passed_high", "looped", "experts", "experts_low", "experts_high",
     *(f"{name}_estimate" for name in ("length", "passed", "looped", "experts")),
 )  # fmt: skip
-BESIDE = ("load", "domain", "moe", "dense", "moe_arm", "dense_arm", "lost")
+BESIDE = (
+    "load", "domain", "moe", "dense", "moe_arm", "dense_arm", "moe_length", "dense_length", "lost", "ahead",
+)  # fmt: skip
+ARM = ["load", "domain", "label"]
 NAN = float("nan")
-QUIET, NOISY = "head trained without noise", "head trained with that noise"
+QUIET, NOISY = "head trained without noise", "head trained on with that noise"
 """The two readings of the experiment."""
 
 
@@ -74,15 +77,14 @@ def prices(counted: pd.DataFrame, runs: Sequence[RunRecord]) -> pd.DataFrame:
 def noise(found: Iterable[NoisyRouter]) -> pd.DataFrame:
     """One row per strength, reading and domain: acceptance length, share that passes, experts touched.
 
-    The target without noise belongs to both readings. Columns: NOISE; `length` is a micro average, its
-    interval over prompts; NaN where nothing was drafted, no answer was as long as a step, or n is too small.
+    Columns: NOISE; `length` is a micro average, its interval over prompts; NaN where nothing was drafted, no
+    answer was as long as a step, or n is too small.
     """
     rows = []
     for result in found:
-        own = NOISY if result.head_noise else QUIET
-        for reading in (own,) if result.router_noise else (QUIET, NOISY):
-            where = {"router_noise": result.router_noise, "reading": reading}
-            rows += [where | _noisy(one) for one in result.domains]
+        reading = QUIET if result.head_noise is None else NOISY
+        where = {"router_noise": result.router_noise, "reading": reading}
+        rows += [where | _noisy(one) for one in result.domains]
     names = list(dict.fromkeys(row["domain"] for row in rows))
     rows.sort(key=lambda row: (row["reading"] != QUIET, names.index(row["domain"]), row["router_noise"]))
     return summaries.frame(rows, NOISE)
@@ -102,18 +104,30 @@ def _noisy(one: NoisyDomain) -> dict:
 
 
 def beside(moe: Sequence[RunRecord], dense: Sequence[RunRecord]) -> pd.DataFrame:
-    """Both targets' best arms, by load and domain where both were measured.
+    """Each target's fastest arm, by load and domain, of those arms that both were measured with there.
 
-    Columns: BESIDE; `moe` and `dense` are speed-ups over each target's own best baseline, `lost`: speculation
-    slows the mixture down, and speeds the dense target up.
+    Columns: BESIDE; `moe` and `dense` are the `Estimate`s of the speed-ups over each target's own best
+    baseline, the lengths are the arms' own, in tokens/step. `lost`: speculation slows the mixture down and
+    speeds the dense target up; `ahead`: it brings the mixture more; both beyond the intervals.
     """
-    key = ["load", "domain"]
-    tables = [speedup.best_k(runs, by=("load", "domain")) if runs else None for runs in (moe, dense)]
-    if any(table is None or table.empty for table in tables):
+    if not (moe and dense):
         return summaries.frame([], BESIDE)
-    one, other = (
-        table[[*key, "speedup", "label"]].rename(columns={"speedup": name, "label": f"{name}_arm"})
-        for table, name in zip(tables, ("moe", "dense"), strict=True)
-    )
-    found = one.merge(other, on=key)
-    return found.assign(lost=(found["moe"] < 1) & (found["dense"] >= 1))[list(BESIDE)]
+    cells = _arms(moe).merge(_arms(dense), on=ARM, suffixes=("_moe", "_dense")).groupby(ARM[:2], sort=False)
+    return summaries.frame([_fastest(where, cell) for where, cell in cells], BESIDE)
+
+
+def _arms(runs: Sequence[RunRecord]) -> pd.DataFrame:
+    """Speed-ups with speculation, and the acceptance lengths beside them."""
+    return speedup.speedups(runs).merge(acceptance.by_domain(runs)[[*ARM, "length"]], on=ARM)
+
+
+def _fastest(where: tuple[str, str], cell: pd.DataFrame) -> dict:
+    best = {name: cell.loc[cell[f"speedup_{name}"].idxmax()] for name in ("moe", "dense")}
+    moe, dense = (row[f"estimate_{name}"] for name, row in best.items())
+    told = None not in (moe.low, moe.high, dense.low, dense.high)
+    return {
+        "load": where[0], "domain": where[1], "moe": moe, "dense": dense,
+        **{f"{name}_arm": row["label"] for name, row in best.items()},
+        **{f"{name}_length": row[f"length_{name}"] for name, row in best.items()},
+        "lost": told and moe.high < 1 < dense.low, "ahead": told and moe.low > dense.high,
+    }  # fmt: skip

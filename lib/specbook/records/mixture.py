@@ -13,7 +13,7 @@ class Touched(Frozen):
     num_speculative_tokens: int
     """K; 0 is a decode step."""
     experts: Estimate
-    """Distinct experts, mean over layers and steps; n counts batches of different prompts."""
+    """Distinct experts, mean over layers and choices of answers; n counts answers."""
 
 
 class ExpertsTouched(Frozen):
@@ -47,7 +47,7 @@ class NoisyRouter(Frozen):
     """What a strength of noise in the target's router does to drafts, answers and experts."""
 
     router_noise: float
-    head_noise: float
-    """The strength that the head was trained with; 0: none."""
+    head_noise: float | None
+    """What the head was trained on with, 0 to be compared with; None: it is the one that is served."""
     num_speculative_tokens: int
     domains: tuple[NoisyDomain, ...]

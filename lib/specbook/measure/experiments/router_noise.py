@@ -28,8 +28,8 @@ class Asked(Frozen):
     router_noise: float = Field(ge=0.0, allow_inf_nan=False)
     """The target's; see `Target`."""
     speculation: Speculation
-    head_noise: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
-    """The strength that the head was trained with."""
+    head_noise: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)
+    """What the head was trained on with, 0 to be compared with; None: it is the one that is served."""
     domains: tuple[Name, ...] = Field(min_length=1)
     prompts_per_domain: int = Field(ge=1)
     max_tokens: int = Field(ge=1)

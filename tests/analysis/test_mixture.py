@@ -1,0 +1,55 @@
+"""A mixture beside the dense target: by the arms that both have, and no loss without an interval."""
+
+import pytest
+
+import factories
+from specbook.analysis import mixture
+
+ARMS = {None: 1.0, 1: 0.8, 3: 0.9, 5: 3.0}
+"""Speed on the mixture by K, over the baseline's; the dense target lacks K = 5."""
+
+
+@pytest.fixture
+def measured(tmp_path, monkeypatch):
+    """Writes the records of one target: its speed by K (None: the baseline), over so many restarts."""
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
+
+    def write(name, arms, restarts=3):
+        target = factories.target(name=name, model=f"models/{name}")
+        return [
+            factories.write_run(
+                factories.point(factories.eagle3(k) if k else None, target=target, restart=restart),
+                100.0 * speed * mood,
+                spec_decode=factories.counters((80,) * k) if k else None,
+            )
+            for restart, mood in zip(range(restarts), (1.0, 1.2, 0.8), strict=False)
+            for k, speed in arms.items()
+        ]
+
+    return write
+
+
+def test_each_target_stands_at_the_best_of_the_arms_that_both_have(measured):
+    (row,) = mixture.beside(
+        measured("moe", ARMS), measured("dense", {None: 1.0, 1: 1.5, 3: 1.2})
+    ).itertuples()
+    assert (row.moe_arm, row.dense_arm) == ("EAGLE-3 K=3", "EAGLE-3 K=1")
+    assert (row.moe.value, row.dense.value) == pytest.approx((0.9, 1.5))
+    assert (row.moe_length, row.dense_length) == pytest.approx((1 + 3 * 0.8, 1.8))
+    assert row.lost
+    assert not row.ahead
+
+
+def test_what_the_mixture_gains_more_is_said_only_beyond_both_intervals(measured):
+    slow = measured("dense", {None: 1.0, 5: 2.0})
+    (row,) = mixture.beside(measured("moe", ARMS), slow).itertuples()
+    assert row.ahead
+    assert not row.lost
+    (once,) = mixture.beside(measured("moe", ARMS, restarts=1), slow).itertuples()
+    assert not once.ahead
+
+
+def test_targets_without_a_common_arm_stand_beside_nothing(measured):
+    moe = measured("moe", ARMS)
+    assert mixture.beside(moe, measured("dense", {None: 1.0, 8: 2.0})).empty
+    assert mixture.beside(moe, []).empty
