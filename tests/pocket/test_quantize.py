@@ -1,4 +1,4 @@
-"""The INT8 copy: near the weights that it was made of, in a format engines read, nothing else narrowed."""
+"""Narrow copies: near the weights that they were made of, in formats engines read, nothing else narrowed."""
 
 import json
 
@@ -51,6 +51,38 @@ def test_its_config_says_so_and_the_sums_know_it(copy):
     found = sized.of(Target(name="t", model=str(copy), max_model_len=64))
     assert (found.widths.dtype_bytes, found.widths.layer_bytes) == (2, 1)
     assert not (copy / "quality.json").exists()  # it is the other one's
+
+
+def test_four_bits_are_packed_as_compressed_tensors_reads_them():
+    from compressed_tensors.compressors.pack_quantized.helpers import unpack_from_int32
+
+    torch.manual_seed(0)
+    wide = torch.randn(6, 2 * quantize.GROUP, dtype=torch.bfloat16)
+    wide[1, : quantize.GROUP] = 0.0
+    found = quantize.packed({NAME: wide, "model.norm.weight": wide})
+    names = (f"{NAME}_packed", f"{NAME}_scale", f"{NAME}_shape")
+    held, scale, shape = (found[name] for name in names)
+    assert set(found) == {*names, "model.norm.weight"}
+    assert (held.dtype, held.shape, shape.tolist()) == (torch.int32, (6, 16), [6, 128])
+    four = unpack_from_int32(held, 4, torch.Size(shape.tolist()))
+    steps = scale.float().repeat_interleave(quantize.GROUP, dim=1)
+    assert ((four * steps - wide.float()).abs() <= 0.52 * steps + 1e-30).all()  # the scale itself is rounded
+    assert four.abs().max() == 7
+
+
+def test_the_int4_copy_says_so_and_the_sums_know_it(tmp_path):
+    from compressed_tensors.quantization import QuantizationConfig
+
+    made = quantize.int4(DENSE, tmp_path / "pocket-dense-int4")
+    before, after = (load_file(folder / quantize.WEIGHTS) for folder in (DENSE, made))
+    narrow = {name.removesuffix("_packed") for name in after if name.endswith("_packed")}
+    assert narrow == {name for name in before if quantize.LINEAR.search(name)}
+    assert not narrow & set(after)
+    stored = json.loads((made / "config.json").read_text())["quantization_config"]
+    (group,) = QuantizationConfig.model_validate(stored).config_groups.values()
+    assert (group.weights.num_bits, group.weights.group_size) == (4, quantize.GROUP)
+    assert (stored["format"], group.input_activations) == ("pack-quantized", None)
+    assert sized.of(Target(name="t", model=str(made), max_model_len=64)).widths.layer_bytes == 0.5
 
 
 def test_it_replaces_what_lay_there_and_needs_a_model(copy, tmp_path):

@@ -140,7 +140,10 @@ def copies(tmp_path, monkeypatch):
         return out
 
     monkeypatch.setattr(next_version, "copy", copy)
-    monkeypatch.setattr(quantize, "int8", lambda source, out: made.append("int8") or out)
+    for name in ("int8", "int4"):
+        monkeypatch.setattr(
+            quantize, name, lambda source, out, name=name: made.append((name, out.name)) or out
+        )
     monkeypatch.setattr(loop, "train", lambda recipe, out, *rest: made.append((recipe, out.name)))
     monkeypatch.setattr(quality, "measure", lambda served, domains: made.append((served.model, domains)))
     monkeypatch.setattr(quality, "save", lambda found, folder: made.append(folder.name))
@@ -203,8 +206,9 @@ def test_a_plans_copies_are_made_before_it_is_measured_and_nothing_else_is(copie
     asked = ["models/pocket-dense", "build/pocket-dense-next", "org/hub-id", "build/pocket-dense-next"]
     assert train.make_copies(asked, lambda line: None) == {}
     assert copies == [COPIED]
-    assert train.make_copies(["build/pocket-dense-int8"], lambda line: None) == {}
-    assert copies == [COPIED, "int8"]
+    narrow = ["build/pocket-dense-int8", "build/pocket-dense-int4"]
+    assert train.make_copies(narrow, lambda line: None) == {}
+    assert copies[1:] == [("int8", "pocket-dense-int8"), ("int4", "pocket-dense-int4")]
 
 
 def test_a_copy_of_what_was_not_trained_yet_is_told_with_its_mend(tmp_path, monkeypatch):

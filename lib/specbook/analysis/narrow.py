@@ -1,27 +1,24 @@
-"""One model in two precisions: what narrowing changes in speed, in a draft's acceptance, in answers."""
+"""One model in several precisions: what narrowing changes in speed, in a draft's acceptance."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
 
 from specbook.analysis import acceptance, speedup, summaries
-from specbook.records import lossless
-from specbook.records.lossless import LosslessRecord
 from specbook.records.run import RunRecord
 from specbook.stats import ratios
 from specbook.stats.estimate import Estimate
 
-COLUMNS = ("load", "target", "tokens_per_s", "against", "speedup", "length", "right")
+COLUMNS = ("load", "target", "tokens_per_s", "against", "speedup", "length")
 
 
-def table(runs: Iterable[RunRecord], checks: Iterable[LosslessRecord]) -> pd.DataFrame:
+def table(runs: Iterable[RunRecord]) -> pd.DataFrame:
     """One row per load and target, all domains together (each once). COLUMNS:
 
     tokens_per_s and `against` are without speculation, the latter over the first target in the same rounds
     (None for that one); speedup is the draft's over the target's own baseline, length its acceptance length
-    in tokens/step, right the share of right answers without speculation in this target's check. Each is
-    None where nothing says it.
+    in tokens/step. Each is None where nothing says it.
     """
     runs = list(runs)
     speeds, gains, lengths = summaries.throughput(runs), speedup.speedups(runs), acceptance.by_domain(runs)
@@ -36,8 +33,7 @@ def table(runs: Iterable[RunRecord], checks: Iterable[LosslessRecord]) -> pd.Dat
              "tokens_per_s": float(np.exp(np.log(cell["output_tokens_per_s"]).mean())),
              "against": None if target == first else _against(cell, other),
              "speedup": speedup.over_restarts(mine)[0] if len(mine) else None,
-             "length": acceptance.macro(list(drafted["length"])) if len(drafted) else None,
-             "right": right(lossless.beside(checks, [r for r in runs if r.point.target.name == target]))}
+             "length": acceptance.macro(list(drafted["length"])) if len(drafted) else None}
         )  # fmt: skip
     return summaries.frame(rows, COLUMNS)
 
@@ -50,10 +46,3 @@ def _against(cell: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
         return None
     logs = np.log(both["output_tokens_per_s"] / both["output_tokens_per_s_other"])
     return ratios.geometric_mean_ci(np.exp(logs.groupby(both["restart"]).mean()))
-
-
-def right(checks: Sequence[LosslessRecord]) -> float | None:
-    """Share of right answers of the fullest check's arm without speculation, over all prompts."""
-    found = [one for check in lossless.fullest(checks) for one in check.accuracy["baseline"].values()]
-    total = sum(one.n for one in found)
-    return sum(one.value * one.n for one in found) / total if total else None

@@ -1,6 +1,6 @@
-"""Tables of what fits where, computed, and of one model in two precisions, measured: for `book/memory.md`."""
+"""What fits where, computed, and one model in several precisions, measured: for `book/memory.md`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -10,12 +10,12 @@ from specbook.analysis import narrow
 from specbook.book.figures import style
 from specbook.book.remarks.words import listed
 from specbook.errors import ConfigError
-from specbook.measure import campaign
-from specbook.plan import Plan, machines, models
+from specbook.measure import campaign, checkers, provenance
+from specbook.plan import Plan, machines, models, prompts
 from specbook.plan.machines import MachineFile
 from specbook.records import published
 from specbook.records.run import RunRecord
-from specbook.stats import memory
+from specbook.stats import memory, wilson
 from specbook.stats.estimate import Estimate
 from specbook.stats.memory import FORMATS, GIB, Memory
 from specbook.stats.shape import ModelShape
@@ -27,7 +27,7 @@ BATCH = 32
 REPORTED = "model_load_gib"
 """Metric of published rows that hold what an engine said its loaded model took."""
 NARROWED = ("appendix_quantization", "cpu", "full")
-"""The plan of what was measured in two precisions."""
+"""The plan of what was measured in several precisions."""
 LABELS = {"bf16": "BF16", "fp8": "FP8", "int4-awq": "INT4 AWQ", "mxfp4": "MXFP4"}
 
 
@@ -46,7 +46,12 @@ def render() -> str:
         rank = "" if machine.ranks_per_device == 1 else f", {machine.ranks_per_device} ranks"
         size = f"{_gb(machine.memory_bytes or 0)} GB a device{rank} ({machine.memory_source})."
         parts += [f"# {machine.title}", f"`params/{hardware}`: {size}", _markdown(table(machine))]
-    parts += ["# What an engine reported", reports(), "# BF16 against INT8 on a processor", measured()]
+    parts += [
+        "# What an engine reported",
+        reports(),
+        "# BF16 against INT8 and INT4 on a processor",
+        measured(),
+    ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -141,16 +146,20 @@ def reports() -> str:
 
 
 def measured() -> str:
-    """The pocket target in both precisions, from records; or that there are none."""
+    """The pocket target in every precision that has records, and which has none."""
     wanted = plan.load(*NARROWED)
-    runs = [run for sweep in wanted.parts() for run in _replayed(sweep)]
-    lacking = {sweep.target.name for sweep in wanted.parts()} - {run.point.target.name for run in runs}
-    if lacking:
-        return (
-            f"**Not measured yet:** there is no record of {listed(sorted(lacking))}. `specbook train int8` "
-            f"makes the narrow copy, `specbook run {wanted.chapter}` measures it."
-        )
-    table = narrow.table(runs, records.load_lossless())
+    held = {sweep.target.name: _replayed(sweep) for sweep in wanted.parts()}
+    lacking, runs = (
+        listed(name for name in held if not held[name]),
+        [run for one in held.values() for run in one],
+    )
+    missing = (
+        f"**Not measured yet:** there is no record of {lacking}. `specbook run {wanted.chapter}` makes the "
+        "narrow copies and measures them."
+    )
+    if not held[wanted.parts()[0].target.name]:  # nothing to hold the others against
+        return missing
+    table, answered = narrow.table(runs), {name: right(one) for name, one in held.items()}
     rows = [
         {
             "load": row.load,
@@ -159,11 +168,34 @@ def measured() -> str:
             "over the first": _span(row.against),
             "EAGLE-3 brings": _span(row.speedup),
             "length, tokens/step": "-" if row.length is None else f"{row.length:.2f}",
-            "right answers": "no check" if row.right is None else f"{100 * row.right:.1f} %",
+            "right answers": _share(answered[row.target]),
         }
         for row in table.itertuples()
     ]
-    return f"{_markdown(pd.DataFrame(rows))}\n\n{style.credit(runs)}"
+    return "\n\n".join([_markdown(pd.DataFrame(rows)), style.credit(runs), *[missing] * bool(lacking)])
+
+
+def right(runs: Iterable[RunRecord]) -> Estimate | None:
+    """The share of prompts whose answer without speculation passes their own check, each prompt once; None
+    where no stored answer is to a prompt that says what is right.
+    """
+    found: dict[tuple[str, str], bool] = {}
+    for run in (run for run in runs if run.point.speculation is None):
+        traffic, answers = run.point.traffic, records.requests(run)
+        if run.provenance.prompts_sha256 == provenance.prompts_sha256(traffic):
+            rows = {one.id: one.row for one in prompts.of(traffic) if checkers.knows(one.row)}
+            good = answers[answers["error"].isna() | (answers["error"] == "")]
+            for name, text in good[["prompt_id", "text"]].itertuples(index=False):
+                if name in rows:
+                    found.setdefault((traffic.domain, name), checkers.check(rows[name], text))
+    return wilson(sum(found.values()), len(found)) if found else None
+
+
+def _share(found: Estimate | None) -> str:
+    if found is None:
+        return "no check"
+    low, high = (f"{100 * end:.1f}" for end in (found.low or 0.0, found.high or 0.0))
+    return f"{100 * found.value:.1f} % [{low}, {high}], n={found.counted}"
 
 
 def _replayed(sweep: Plan) -> list[RunRecord]:

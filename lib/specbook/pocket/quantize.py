@@ -1,14 +1,17 @@
-"""An INT8 copy of a pocket model: weights by output channel, activations by token as they come (W8A8).
+"""Narrow copies of a pocket model. INT8: weights by output channel, activations by token as they come (W8A8).
+INT4: weights by group, activations as they are (W4A16).
 
-That is what vLLM 0.32's CPU build multiplies as integers on every processor (oneDNN, or AMX tiles where there
+INT8 is what vLLM 0.32's CPU build multiplies as integers on every processor (oneDNN, or AMX tiles where there
 are any). INT4 weights, in AWQ's, GPTQ's or compressed-tensors' packing, it widens first where there are none.
-Sources: vllm/model_executor/kernels/linear/scaled_mm/cpu.py and mixed_precision/cpu.py. The file's format is
-compressed-tensors' `int-quantized`. Rounding to nearest, no calibration: the least that a recipe can do.
+Sources: vllm/model_executor/kernels/linear/scaled_mm/cpu.py and mixed_precision/cpu.py. The files' formats
+are compressed-tensors' `int-quantized` and `pack-quantized`. Rounding to nearest, no calibration: the least
+that a recipe can do.
 """
 
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,11 @@ from specbook.errors import ConfigError
 LINEAR = re.compile(r"\.layers\.\d+\.(?:self_attn|mlp)\.\w+_proj\.weight$")
 """What is narrowed: the layers' matrices. Embeddings, output head and norms stay as they are."""
 LARGEST = 127
+GROUP = 64
+"""Weights of one output channel that share a scale in INT4; it divides the inputs of every such matrix."""
+PACKED = 8
+"""INT4 weights in one int32, the first in its lowest bits."""
+Tensors = dict[str, torch.Tensor]
 WEIGHTS = "model.safetensors"
 
 
@@ -42,15 +50,24 @@ def int8(source: Path, out: Path) -> Path:
     Raises:
         ConfigError: if `source` holds no such model.
     """
+    return _narrow(source, out, narrowed, scheme())
+
+
+def int4(source: Path, out: Path) -> Path:
+    """As `int8`, with INT4 weights."""
+    return _narrow(source, out, packed, packed_scheme())
+
+
+def _narrow(source: Path, out: Path, how: Callable[[Tensors], Tensors], said: dict[str, Any]) -> Path:
     copied(source, out)
     config = json.loads((source / "config.json").read_text(encoding="utf-8"))
-    text = json.dumps({**config, "quantization_config": scheme()}, indent=2)
+    text = json.dumps({**config, "quantization_config": said}, indent=2)
     (out / "config.json").write_text(text + "\n", encoding="utf-8")
-    save_file(narrowed(load_file(source / WEIGHTS)), out / WEIGHTS, metadata={"format": "pt"})
+    save_file(how(load_file(source / WEIGHTS)), out / WEIGHTS, metadata={"format": "pt"})
     return out
 
 
-def narrowed(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def narrowed(tensors: Tensors) -> Tensors:
     """The tensors, each matrix [out, in] of LINEAR as int8 with its `weight_scale` [out, 1] (float32)."""
     found = {}
     for name, tensor in tensors.items():
@@ -64,16 +81,44 @@ def narrowed(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return found
 
 
+def packed(tensors: Tensors) -> Tensors:
+    """The tensors, each matrix [out, in] of LINEAR in three: `weight_packed` [out, in / PACKED] (int32),
+    `weight_scale` [out, in / GROUP] (bfloat16) and `weight_shape` [2].
+    """
+    found = {}
+    for name, tensor in tensors.items():
+        if not LINEAR.search(name):
+            found[name] = tensor
+            continue
+        wide = tensor.float().unflatten(1, (-1, GROUP))
+        scale = (wide.abs().amax(dim=2) / 7).clamp(min=torch.finfo(torch.bfloat16).tiny).bfloat16()
+        four = (wide / scale.float()[..., None]).round().clamp(-8, 7).to(torch.int64).flatten(1)
+        places = 4 * torch.arange(PACKED)
+        found[f"{name}_packed"] = ((four + 8).unflatten(1, (-1, PACKED)) << places).sum(dim=2).to(torch.int32)
+        found[f"{name}_scale"] = scale
+        found[f"{name}_shape"] = torch.tensor(tensor.shape)
+    return found
+
+
+def packed_scheme() -> dict[str, Any]:
+    """As `scheme`, of the INT4 copy."""
+    four = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group", "group_size": GROUP}
+    return _scheme("pack-quantized", {**four, "dynamic": False}, None)
+
+
 def scheme() -> dict[str, Any]:
-    """The `quantization_config` of the copy, in compressed-tensors' words."""
+    """The `quantization_config` of the INT8 copy, in compressed-tensors' words."""
     eight = {"num_bits": 8, "type": "int", "symmetric": True}
+    weights = {**eight, "strategy": "channel", "dynamic": False}
+    return _scheme("int-quantized", weights, {**eight, "strategy": "token", "dynamic": True})
+
+
+def _scheme(form: str, weights: dict[str, Any], activations: dict[str, Any] | None) -> dict[str, Any]:
     group = {
-        "targets": ["Linear"],
-        "weights": {**eight, "strategy": "channel", "dynamic": False},
-        "input_activations": {**eight, "strategy": "token", "dynamic": True},
+        "targets": ["Linear"], "weights": weights, "input_activations": activations,
         "output_activations": None,
-    }
+    }  # fmt: skip
     return {
-        "quant_method": "compressed-tensors", "format": "int-quantized", "quantization_status": "compressed",
+        "quant_method": "compressed-tensors", "format": form, "quantization_status": "compressed",
         "config_groups": {"group_0": group}, "ignore": ["lm_head"],
     }  # fmt: skip

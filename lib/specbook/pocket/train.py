@@ -22,7 +22,7 @@ DENSE = Target(
 MOE = DENSE.model_copy(update={"name": "pocket-moe", "model": "models/pocket-moe"})
 NEXT = DENSE.model_copy(update={"name": "pocket-dense-next", "model": "build/pocket-dense-next"})
 """The dense target trained on for new traffic: `models/` ships the difference, and this is made of it."""
-COPIES = {f"build/{DENSE.name}-int8": "int8", NEXT.model: "next-copy"}
+COPIES = {f"build/{DENSE.name}-int8": "int8", f"build/{DENSE.name}-int4": "int4", NEXT.model: "next-copy"}
 """What is served and not shipped: folder -> the stage that makes it of what is, in seconds."""
 
 EAGLE3 = "02a8934:models/pocket-dense-eagle3"
@@ -41,7 +41,10 @@ TRAINED = {
     **{f"{MOE.model}-eagle3-noise-{strength:g}": "moe-noise" for strength in NOISE},
 }  # fmt: skip
 """What `models/` holds, or will: folder -> the stage that trains it."""
-MADE_OF = {f"build/{DENSE.name}-int8": DENSE.model, NEXT.model: f"models/{NEXT.name}"}
+MADE_OF = {
+    **{f"build/{DENSE.name}-{name}": DENSE.model for name in ("int8", "int4")},
+    NEXT.model: f"models/{NEXT.name}",
+}
 """Of COPIES: what has to be trained before."""
 
 
@@ -58,7 +61,7 @@ def run(what: str, device: str, report: Callable[[str], None]) -> None:
         "next": _next, "next-eagle3": _next_eagle3, "card": _card,
     }  # fmt: skip
     # Hours more, and nothing that is served comes of it; and copies, which are served and not shipped.
-    apart = {"study": _study, "moe-noise": _moe_noise, "int8": _int8, "next-copy": _next_copy}
+    apart = {"study": _study, "moe-noise": _moe_noise, "int8": _int8, "int4": _int4, "next-copy": _next_copy}
     if what != "all" and what not in stages | apart:
         raise ConfigError(f"nothing called {what!r} to train{near(what, ['all', *stages, *apart])}")
     for name, stage in (stages | apart).items():
@@ -210,9 +213,18 @@ def _moe_noise(device: str, report: Callable[[str], None]) -> None:
 def _int8(device: str, report: Callable[[str], None]) -> None:
     from specbook.pocket import quantize
 
-    source = paths.models_dir() / DENSE.name
-    made = quantize.int8(source, paths.build_dir() / f"{DENSE.name}-int8")
-    report(f"int8: {paths.portable(str(made))}")
+    _narrow_copy("int8", quantize.int8, report)
+
+
+def _int4(device: str, report: Callable[[str], None]) -> None:
+    from specbook.pocket import quantize
+
+    _narrow_copy("int4", quantize.int4, report)
+
+
+def _narrow_copy(name: str, how: Callable[[Path, Path], Path], report: Callable[[str], None]) -> None:
+    made = how(paths.models_dir() / DENSE.name, paths.build_dir() / f"{DENSE.name}-{name}")
+    report(f"{name}: {paths.portable(str(made))}")
 
 
 def noise_head(strength: float) -> str:
