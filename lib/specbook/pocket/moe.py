@@ -25,11 +25,11 @@ class MoeRecipe(TargetRecipe):
     num_experts: int = Field(default=8, ge=2)
     """In each layer; together they are as large as the dense MLP."""
     num_experts_per_tok: int = Field(default=2, ge=1)
-    narrowing_steps: int = Field(default=240, ge=1)
+    narrowing_steps: int = Field(default=180, ge=1)
     """Steps over which the experts of a token fall from all, which is the dense model, to so many."""
     balance: float = Field(default=0.01, ge=0)
     """Weight of the load-balancing loss, layer by layer."""
-    steps: int = 840
+    steps: int = 720
 
     @model_validator(mode="after")
     def _experts_fit(self) -> Self:

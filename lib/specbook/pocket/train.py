@@ -204,7 +204,7 @@ def _moe_noise(device: str, report: Callable[[str], None]) -> None:
     """The mixture's EAGLE-3 head trained on with each strength of noise in the router, equally long."""
     from specbook.pocket.draft import Eagle3Recipe
 
-    recipe = Eagle3Recipe(start=f"{MOE.model}-eagle3", prompts_per_domain=80, epochs=2)
+    recipe = Eagle3Recipe(start=f"{MOE.model}-eagle3", prompts_per_domain=60, epochs=1)
     for strength in NOISE:
         noisy = recipe.model_copy(update={"router_noise": strength})
         _head(MOE, noisy, paths.models_dir() / noise_head(strength), report)
