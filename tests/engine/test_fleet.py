@@ -86,7 +86,7 @@ def test_one_runs_while_the_others_wait_and_the_dead_come_back_once(target):
                 pids = [*drafting.pids(), *plain.pids()]
                 os.kill(plain.pids()[-1], signal.SIGKILL)
                 _until(lambda: not plain.is_alive())
-        assert {psutil.Process(pid).status() for pid in drafting.pids()} == {psutil.STATUS_STOPPED}
+        _until(lambda: {psutil.Process(pid).status() for pid in drafting.pids()} == {psutil.STATUS_STOPPED})
         with servers.running(target, None) as again:
             assert again is not plain
             assert again.is_healthy()

@@ -83,10 +83,10 @@ class PEagleRecipe(HeadRecipe):
 
     @model_validator(mode="after")
     def _has_the_form_of_its_start(self) -> Self:
-        if self.start and "norm_before_fc" in self.model_fields_set:
+        if self.start and not self.norm_before_fc:
             raise ValueError(
-                f"norm_before_fc={self.norm_before_fc} would be ignored: a head that goes on has that of its "
-                f"start, {self.start!r}. Leave out norm_before_fc, or start"
+                f"norm_before_fc=False would be ignored: a head that goes on has that of its start, "
+                f"{self.start!r}. Leave out norm_before_fc, or start"
             )
         return self
 
