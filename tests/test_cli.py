@@ -163,9 +163,8 @@ def test_a_head_that_was_not_trained_yet_is_left_out_and_said_before_anything_st
         return kept.extend(plans) or []
 
     monkeypatch.setattr(
-        train, "lacking", lambda models: {head: "train it first"} if head in [*models] else {}
+        train, "missing", lambda models, report: {head: "train it first"} if head in [*models] else {}
     )
-    monkeypatch.setattr(train, "make_copies", lambda models, report: {})
     monkeypatch.setattr(campaign, "measure", measure)
     monkeypatch.setattr(cli, "_complain", lambda label, text: said.append(f"{label} {text}"))
     assert invoke("run", "04").exit_code == 1
@@ -180,7 +179,7 @@ def test_a_head_that_was_not_trained_yet_is_left_out_and_said_before_anything_st
 
 def test_a_dry_run_says_what_is_lacking_and_counts_it_all_the_same(monkeypatch):
     said = []
-    monkeypatch.setattr(train, "lacking", lambda models: {"models/x": "train it first"})
+    monkeypatch.setattr(train, "untrained", lambda models: {"models/x": "train it first"})
     monkeypatch.setattr(preview, "preview", lambda plans, since: said.extend(plans) or ([], "counted"))
     result = invoke("run", "04", "--dry-run")
     assert result.exit_code == 0
@@ -358,9 +357,8 @@ def test_ask_takes_the_url_of_a_server_that_runs(monkeypatch):
 
 
 def test_run_hands_your_own_model_and_prompts_to_the_plan(monkeypatch):
-    given = []
-    monkeypatch.setattr(train, "make_copies", lambda models, report: {})
-    monkeypatch.setattr(plan, "load", lambda *_, **own: given.append(own))
+    given, planned = [], plan.load("02_eagle3", "cpu", "quick")
+    monkeypatch.setattr(plan, "load", lambda *_, **own: given.append(own) or planned)
     monkeypatch.setattr(campaign, "measure", lambda plans, since: [])
     own = ("--target", "m", "--draft", "ngram", "--draft", "h", "--prompts", "p.jsonl")
     more = ("--set", "target.dtype=auto", "--set", "concurrency=[1, 4]")

@@ -90,11 +90,13 @@ def run(
     from specbook import plan
     from specbook.measure import campaign, needs, preview
     from specbook.plan import own
+    from specbook.pocket import train as training
 
     with _one_clear_message(RESUMABLE):
         given = own.given(target, draft or [], prompts, settings or [])
         plans = [plan.load(name, hardware, group, **given) for name in plan.chapters(chapters, hardware)]
-        lacking = _lacking(plans, copy=not dry_run)
+        models = [model for one in plans for model in one.models()]
+        lacking = training.missing(models, report=None if dry_run else out.print)
         _leave_out(lacking)
         if dry_run:
             with busy("looking for what is on disk"):
@@ -103,9 +105,7 @@ def run(
             for line in [*needs.lines(plans), counted]:
                 out.print(line, soft_wrap=True)
             return
-        able = plan.Plan | plan.Chapter
-        plans = [one.without(lacking) if isinstance(one, able) else one for one in plans]
-        made = campaign.measure(plans, since)
+        made = campaign.measure([one.without(lacking) for one in plans], since)
     bad = [record for record in made if record.status == "failed"]
     out.print(f"{len(made)} points measured now, {len(bad)} of them failed")
     for record in bad:
@@ -113,22 +113,6 @@ def run(
     _leave_out(lacking)  # once more, below an hour's lines
     if bad or lacking:
         raise typer.Exit(1)
-
-
-def _lacking(plans: list, copy: bool) -> dict[str, str]:
-    """The models of these plans that are not there, with the reason; what needs them is not measured.
-
-    `copy`: those that are served and do not ship are made of what does.
-    """
-    from specbook import plan
-    from specbook.pocket import train as training
-
-    able = plan.Plan | plan.Chapter
-    models = [model for one in plans if isinstance(one, able) for model in one.models()]
-    found = training.lacking(models)
-    if copy:
-        found |= training.make_copies((model for model in models if model not in found), out.print)
-    return found
 
 
 def _leave_out(lacking: dict[str, str]) -> None:

@@ -12,7 +12,7 @@ from specbook.analysis import mixture as analysis
 from specbook.book import mixture
 from specbook.book.figures import mixture as draw
 from specbook.measure import campaign, experiments
-from specbook.pocket import train
+from specbook.pocket import catalogue
 from specbook.stats.estimate import Estimate
 
 
@@ -107,7 +107,7 @@ def test_the_plans_experiments_are_known_and_their_parameters_fit(full):
     noise = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
     assert strengths == {*((s, None) for s in noise), *((s, s) for s in noise)}
     heads = {e.parameters["speculation"]["model"] for e in full.experiments if "router_noise" in e.parameters}
-    assert heads == {"models/pocket-moe-eagle3", *(f"models/{train.noise_head(s)}" for s in train.NOISE)}
+    assert heads == {"models/pocket-moe-eagle3", *map(catalogue.noise_head, catalogue.NOISE)}
 
 
 def test_the_dense_target_was_asked_the_same_with_the_same_arms(full):

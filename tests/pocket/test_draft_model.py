@@ -8,10 +8,10 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 from specbook.pocket import draft_model, loop, outputs
+from specbook.pocket.catalogue import DENSE
 from specbook.pocket.corpus import held_out
 from specbook.pocket.draft_model import DraftModelRecipe
 from specbook.pocket.packing import encoded
-from specbook.pocket.train import DENSE
 
 TINY = DraftModelRecipe(
     num_hidden_layers=1, hidden_size=32, intermediate_size=48, num_attention_heads=2, num_key_value_heads=1,

@@ -5,9 +5,9 @@ import pytest
 from specbook.measure.greedy import Answer
 from specbook.plan.schema import Target
 from specbook.pocket import quality
+from specbook.pocket.catalogue import DENSE
 from specbook.pocket.corpus import DOMAINS, held_out
 from specbook.pocket.tokenizer import END
-from specbook.pocket.train import DENSE
 
 ROW = {"check": {"kind": "math_exact", "answer": 4}}
 

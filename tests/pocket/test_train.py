@@ -3,7 +3,7 @@
 import pytest
 
 from specbook import plan
-from specbook.pocket import draft, loop, next_version, outputs, quality, quantize, study, train
+from specbook.pocket import catalogue, draft, loop, next_version, outputs, quality, quantize, study, train
 from specbook.pocket.corpus import DOMAINS, UNSEEN
 from specbook.pocket.outputs import OutputsRecipe
 from specbook.pocket.study import BASE
@@ -181,25 +181,21 @@ def test_what_was_not_trained_yet_is_named_with_the_stage_that_trains_it(tmp_pat
         "models/pocket-dense-next-eagle3",
         "org/hub-id",
     ]
-    assert train.lacking(asked) == {
+    assert catalogue.untrained(asked) == {
         "build/pocket-dense-next": "models/pocket-dense-next was not trained yet: "
         "`specbook train next` does that",
         "models/pocket-dense-next-eagle3": "models/pocket-dense-next-eagle3 was not trained yet: "
         "`specbook train next-eagle3` does that",
     }
-    assert train.lacking(["build/pocket-dense-int8"]) == {}
+    assert catalogue.untrained(["build/pocket-dense-int8"]) == {}
 
 
 def test_every_model_of_the_plans_is_one_that_a_stage_trains_or_copies():
     named = {
-        model
-        for name in plan.chapters(["all"], "cpu")
-        if not isinstance(one := plan.load(name, "cpu", "full"), plan.CostPlan)
-        for model in one.models()
+        model for name in plan.chapters(["all"], "cpu") for model in plan.load(name, "cpu", "full").models()
     }
-    assert named <= {*train.TRAINED, *train.COPIES}
-    assert {*train.COPIES} == {*train.MADE_OF}
-    assert {*train.MADE_OF.values()} <= {*train.TRAINED}
+    assert named <= {*catalogue.TRAINED, *catalogue.COPIES}
+    assert {copy.of for copy in catalogue.COPIES.values()} <= {*catalogue.TRAINED}
 
 
 def test_a_plans_copies_are_made_before_it_is_measured_and_nothing_else_is(copies):

@@ -1,5 +1,6 @@
 """A chapter that measures nothing itself: it puts a price on what other chapters measured."""
 
+from collections.abc import Collection
 from typing import Self
 
 from pydantic import ConfigDict, Field, model_validator
@@ -65,6 +66,14 @@ class CostPlan(Frozen):
     def points(self) -> list[Point]:
         """None."""
         return []
+
+    def models(self) -> list[str]:
+        """None."""
+        return []
+
+    def without(self, models: Collection[str]) -> Self:
+        """The plan as it is: it serves nothing."""
+        return self
 
     def hourly(self) -> float:
         """Dollars an hour; ConfigError, naming the near match, if `price` is no entry of the price list."""

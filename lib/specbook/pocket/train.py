@@ -10,42 +10,16 @@ from specbook import paths
 from specbook.errors import ConfigError
 from specbook.mistakes import near
 from specbook.plan.schema import Target, digest
+from specbook.pocket.catalogue import COPIES, DENSE, MOE, NEXT, NOISE, noise_head, untrained
 
 if TYPE_CHECKING:
     from specbook.pocket.draft import HeadRecipe
     from specbook.pocket.target import TargetRecipe
 
-DENSE = Target(
-    name="pocket-dense", model="models/pocket-dense", max_model_len=512, max_num_seqs=32, execution="eager",
-    dtype="float32",
-)  # fmt: skip
-MOE = DENSE.model_copy(update={"name": "pocket-moe", "model": "models/pocket-moe"})
-NEXT = DENSE.model_copy(update={"name": "pocket-dense-next", "model": "build/pocket-dense-next"})
-"""The dense target trained on for new traffic: `models/` ships the difference, and this is made of it."""
-COPIES = {f"build/{DENSE.name}-int8": "int8", f"build/{DENSE.name}-int4": "int4", NEXT.model: "next-copy"}
-"""What is served and not shipped: folder -> the stage that makes it of what is, in seconds."""
-
 EAGLE3 = "02a8934:models/pocket-dense-eagle3"
 """The EAGLE-3 head of the dense target goes on from this one, of six epochs on half as many answers."""
 PEAGLE = "ea4f3b4:models/pocket-dense-peagle"
 """Its P-EAGLE head goes on from this one: three epochs, grown out of the same EAGLE-3 head."""
-NOISE = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
-"""Strengths of router noise that heads are trained on with, in logits; 0: what training on alone is worth."""
-
-
-TRAINED = {
-    DENSE.model: "target", f"{DENSE.model}-eagle3": "eagle3", f"{DENSE.model}-peagle": "peagle",
-    f"{DENSE.model}-draft": "draft", MOE.model: "moe", f"{MOE.model}-eagle3": "moe-eagle3",
-    f"{MOE.model}-peagle": "moe-peagle", f"models/{NEXT.name}": "next",
-    f"models/{NEXT.name}-eagle3": "next-eagle3",
-    **{f"{MOE.model}-eagle3-noise-{strength:g}": "moe-noise" for strength in NOISE},
-}  # fmt: skip
-"""What `models/` holds, or will: folder -> the stage that trains it."""
-MADE_OF = {
-    **{f"build/{DENSE.name}-{name}": DENSE.model for name in ("int8", "int4")},
-    NEXT.model: f"models/{NEXT.name}",
-}
-"""Of COPIES: what has to be trained before."""
 
 
 def run(what: str, device: str, report: Callable[[str], None]) -> None:
@@ -70,13 +44,17 @@ def run(what: str, device: str, report: Callable[[str], None]) -> None:
             stage(device, report)
 
 
-def lacking(models: Iterable[str]) -> dict[str, str]:
-    """Those of these models that are the project's own and not trained yet, with the command that trains."""
-    found = {}
-    for model in dict.fromkeys(models):
-        folder = MADE_OF.get(model, model)
-        if folder in TRAINED and not (paths.root() / folder).is_dir():
-            found[model] = f"{folder} was not trained yet: `specbook train {TRAINED[folder]}` does that"
+def missing(models: Iterable[str], report: Callable[[str], None] | None = None) -> dict[str, str]:
+    """Those of these models that cannot be served, with the reason.
+
+    Args:
+        models: folders or hub ids; what is not the project's own is passed over.
+        report: called with a line for each copy that is made for it; None: none is made.
+    """
+    models = list(models)
+    found = untrained(models)
+    if report:
+        found |= make_copies((model for model in models if model not in found), report)
     return found
 
 
@@ -90,7 +68,7 @@ def make_copies(models: Iterable[str], report: Callable[[str], None]) -> dict[st
     for model in dict.fromkeys(models):
         if model in COPIES:
             try:
-                run(COPIES[model], "cpu", report)
+                run(COPIES[model].stage, "cpu", report)
             except ConfigError as error:
                 failed[model] = str(error)
     return failed
@@ -207,7 +185,7 @@ def _moe_noise(device: str, report: Callable[[str], None]) -> None:
     recipe = Eagle3Recipe(start=f"{MOE.model}-eagle3", prompts_per_domain=60, epochs=1)
     for strength in NOISE:
         noisy = recipe.model_copy(update={"router_noise": strength})
-        _head(MOE, noisy, paths.models_dir() / noise_head(strength), report)
+        _head(MOE, noisy, paths.root() / noise_head(strength), report)
 
 
 def _int8(device: str, report: Callable[[str], None]) -> None:
@@ -225,11 +203,6 @@ def _int4(device: str, report: Callable[[str], None]) -> None:
 def _narrow_copy(name: str, how: Callable[[Path, Path], Path], report: Callable[[str], None]) -> None:
     made = how(paths.models_dir() / DENSE.name, paths.build_dir() / f"{DENSE.name}-{name}")
     report(f"{name}: {paths.portable(str(made))}")
-
-
-def noise_head(strength: float) -> str:
-    """Name of the head that was trained on with this noise."""
-    return f"{MOE.name}-eagle3-noise-{strength:g}"
 
 
 def _peagle(device: str, report: Callable[[str], None]) -> None:
