@@ -13,6 +13,8 @@ from specbook.engine.server import Server
 
 pytestmark = pytest.mark.engine
 TOKENS = 300
+GAP_S = 20
+"""Between two tokens: a server that cuts an answer leaves its client waiting, and waits for it to go."""
 
 
 def ended_in_flight(server: Server, key: str | None) -> list[str]:
@@ -24,7 +26,7 @@ def ended_in_flight(server: Server, key: str | None) -> list[str]:
     url, headers = f"{server.client.base_url}/chat/completions", {"Authorization": f"Bearer {key}"}
     lines = []
     try:
-        with httpx.stream("POST", url, json=body, headers=headers, timeout=120, trust_env=False) as answer:
+        with httpx.stream("POST", url, json=body, headers=headers, timeout=GAP_S, trust_env=False) as answer:
             for line in filter(None, answer.iter_lines()):
                 if not lines:
                     os.kill(server.pids()[0], signal.SIGTERM)

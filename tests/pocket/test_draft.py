@@ -14,6 +14,7 @@ from specbook.pocket.draft import Eagle3Recipe, PEagleRecipe
 from specbook.pocket.tokenizer import MASK, MASK_ID
 
 EAGLE3 = Eagle3Recipe(target_layer_ids=(1, 2, 3), ttt_steps=2, epochs=2, total_seq_len=64)
+LENT = {"embed_tokens.weight", "lm_head.weight"}
 PEAGLE = PEagleRecipe(
     target_layer_ids=(1, 2, 3), num_layers=2, num_depths=3, max_anchors=16, epochs=1, total_seq_len=64
 )
@@ -66,7 +67,7 @@ def test_a_grown_head_is_the_old_one_and_layers_that_write_nothing_yet(heads, tm
     assert all(torch.equal(made[name].bfloat16(), weights) for name, weights in old.items())
     assert "input_norm.weight" in old  # what is read of the target is normalised
     more = made.keys() - old.keys()
-    assert {name for name in more if not name.startswith("layers.1.")} == {"mask_hidden"}
+    assert {name for name in more if not name.startswith("layers.1.")} == {"mask_hidden", *LENT}
     silent = {name for name in more if not made[name].any()}
     assert silent == {"layers.1.self_attn.o_proj.weight", "layers.1.mlp.down_proj.weight"}
     verifier = json.loads((tmp_path / "config.json").read_text())["speculators_config"]["verifier"]
@@ -77,16 +78,26 @@ def test_a_grown_head_is_the_old_one_and_layers_that_write_nothing_yet(heads, tm
 def test_a_head_of_its_own_kind_is_gone_on_from_as_it_is(recipe, heads, tmp_path, model_folder):
     head = heads[recipe is PEAGLE]
     made = draft.starting_point(head, recipe, model_folder, tmp_path)
-    assert (made / "model.safetensors").read_bytes() == (head / "model.safetensors").read_bytes()
+    new, old = (load_file(folder / "model.safetensors") for folder in (made, head))
+    trained = {"embed_tokens.weight"} if recipe is PEAGLE else set()
+    assert new.keys() - old.keys() == LENT - trained, "a head is shipped without what its target lends"
+    assert all(torch.equal(new[name], weight) for name, weight in old.items())
     config = json.loads((made / "config.json").read_text())
     assert config["speculators_config"]["verifier"]["name_or_path"] == str(model_folder)
 
 
-def test_a_head_that_goes_on_for_another_target_names_that_targets_class(heads, tmp_path):
+@pytest.mark.parametrize("recipe", [EAGLE3, PEAGLE])
+def test_a_head_that_goes_on_for_another_target_names_its_class_and_takes_its_tokens(recipe, heads, tmp_path):
     mixture = tmp_path / "mixture"
     mixture.mkdir()
     (mixture / "config.json").write_text('{"architectures": ["Qwen3MoeForCausalLM"]}')
-    made = draft.starting_point(heads[0], EAGLE3, mixture, tmp_path / "start")
+    embedding, output = torch.zeros(4, 2), torch.ones(4, 2)
+    theirs = {"model.embed_tokens.weight": embedding, "lm_head.weight": output}
+    save_file(theirs, mixture / "model.safetensors")
+    made = draft.starting_point(heads[0], recipe, mixture, tmp_path / "start")
+    weights = load_file(made / "model.safetensors")
+    assert torch.equal(weights["embed_tokens.weight"].float(), embedding)
+    assert torch.equal(weights["lm_head.weight"].float(), output)
     verifier = json.loads((made / "config.json").read_text())["speculators_config"]["verifier"]
     assert verifier == {"name_or_path": str(mixture), "architectures": ["Qwen3MoeForCausalLM"]}
 
@@ -125,10 +136,15 @@ def test_publish_takes_the_newest_checkpoint_halved_and_without_paths(tmp_path):
             json.dumps({"step": step, "speculators_config": {"verifier": verifier}})
         )
         (folder / "training_state.json").write_text("{}")
-        save_file({"fc": torch.full((2,), step / 1), "d2t": torch.arange(3)}, folder / "model.safetensors")
+        weights = {
+            "fc": torch.full((2,), step / 1), "d2t": torch.arange(3),
+            "lm_head.weight": torch.full((3,), 0.1), "embed_tokens.weight": torch.full((3,), 0.2),
+        }  # fmt: skip
+        save_file(weights, folder / "model.safetensors")
     (scratch / "checkpoint_best").mkdir()
 
-    out = draft.publish(scratch, tmp_path / "out")
+    lent = {"lm_head.weight": torch.full((3,), 0.1), "embed_tokens.weight": torch.full((3,), 0.1)}
+    out = draft.publish(scratch, tmp_path / "out", lent)
 
     assert sorted(path.name for path in out.iterdir()) == ["config.json", "model.safetensors"]
     text = (out / "config.json").read_text()
@@ -137,6 +153,7 @@ def test_publish_takes_the_newest_checkpoint_halved_and_without_paths(tmp_path):
     weights = load_file(out / "model.safetensors")
     assert weights["fc"].tolist() == [10, 10]
     assert (weights["fc"].dtype, weights["d2t"].dtype) == (torch.bfloat16, torch.int64)
+    assert weights.keys() == {"fc", "d2t", "embed_tokens.weight"}, "what is as the target has it is the target's"
 
 
 def test_a_head_that_goes_on_has_the_form_of_its_start_whatever_else_is_said():

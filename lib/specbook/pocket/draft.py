@@ -96,13 +96,31 @@ class PEagleRecipe(HeadRecipe):
 
 
 def starting_point(head: Path, recipe: HeadRecipe, target: Path, out: Path) -> Path:
-    """A copy of `head` in `out` as `speculators` loads it: of the recipe's kind, its target where it lies."""
-    config = _config(head, target)
+    """A copy of `head` in `out` as `speculators` loads it: of the recipe's kind, its target where it lies.
+
+    What `speculators` freezes is taken from this target: it would keep that of the one that `head` was for.
+    A P-EAGLE head has trained its embedding, and keeps it.
+    """
+    config, lent = _config(head, target), targets_own(target)
+    if config["speculators_model_type"] == "peagle":
+        del lent["embed_tokens.weight"]
     if config["speculators_model_type"] == "eagle3" and isinstance(recipe, PEagleRecipe):
-        return grown(head, config, recipe, out)
-    shutil.copytree(head, out, dirs_exist_ok=True)
-    _write_config(out, config)
+        grown(head, config, recipe, out)
+    else:
+        shutil.copytree(head, out, dirs_exist_ok=True)
+        _write_config(out, config)
+    weights = load_file(out / "model.safetensors")
+    kind = next(iter(weights.values())).dtype
+    weights |= {name: weight.to(kind, copy=True) for name, weight in lent.items()}
+    save_file(weights, out / "model.safetensors", metadata={"format": "pt"})
     return out
+
+
+def targets_own(target: Path) -> dict[str, torch.Tensor]:
+    """What a new head reads and writes tokens with, [vocabulary, hidden] each, under a head's names."""
+    weights = load_file(target / "model.safetensors")
+    embedding = weights["model.embed_tokens.weight"]
+    return {"embed_tokens.weight": embedding, "lm_head.weight": weights.get("lm_head.weight", embedding)}
 
 
 def grown(head: Path, old: dict[str, Any], recipe: PEagleRecipe, out: Path) -> Path:
@@ -179,7 +197,7 @@ def train_head(model_folder: Path, data: Path, recipe: HeadRecipe, scratch: Path
     curve: list[dict[str, float]] = []
     with patched_trainer(curve):
         main(TrainConfig.from_sources(cli=arguments, argv=["specbook", "train"]))
-    publish(scratch, out)
+    publish(scratch, out, targets_own(model_folder))
     write_recipe(out, recipe)
     write_curve(out, curve)
     return out
@@ -238,8 +256,11 @@ def _in_float32(matrix: torch.Tensor, *_: Any) -> torch.Tensor:
     return orthogonalised(matrix.float()[None])[0]
 
 
-def publish(scratch: Path, out: Path) -> Path:
-    """Copy the newest checkpoint's config and weights, as bfloat16, to `out`: all that serving needs."""
+def publish(scratch: Path, out: Path, lent: Mapping[str, torch.Tensor]) -> Path:
+    """Copy the newest checkpoint's config and weights, as bfloat16, to `out`: all that serving needs.
+
+    What the target lent stays out, so a head is a quarter as large: the engine shares the target's with it.
+    """
     newest = max((p for p in scratch.iterdir() if p.name.isdigit()), key=lambda p: int(p.name))
     out.mkdir(parents=True, exist_ok=True)
     _write_config(out, _config(newest))
@@ -247,5 +268,8 @@ def publish(scratch: Path, out: Path) -> Path:
         shutil.copy(path, out)
     weights = load_file(newest / "model.safetensors")
     halved = {n: w.to(torch.bfloat16) if w.is_floating_point() else w for n, w in weights.items()}
+    for name, weight in lent.items():
+        if torch.equal(halved[name], weight.to(torch.bfloat16)):
+            del halved[name]
     save_file(halved, out / "model.safetensors", metadata={"format": "pt"})
     return out
