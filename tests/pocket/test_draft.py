@@ -153,7 +153,7 @@ def test_publish_takes_the_newest_checkpoint_halved_and_without_paths(tmp_path):
     weights = load_file(out / "model.safetensors")
     assert weights["fc"].tolist() == [10, 10]
     assert (weights["fc"].dtype, weights["d2t"].dtype) == (torch.bfloat16, torch.int64)
-    assert weights.keys() == {"fc", "d2t", "embed_tokens.weight"}, "what is as the target has it is the target's"
+    assert weights.keys() == {"fc", "d2t", "embed_tokens.weight"}, "what the target lends stays out"
 
 
 def test_a_head_that_goes_on_has_the_form_of_its_start_whatever_else_is_said():

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from itertools import islice
+from unittest.mock import ANY
 
 import pytest
 import torch
@@ -38,6 +39,23 @@ def test_only_answers_are_learnt_from(data, i, sample):
     assert row["input_ids"].tolist() == sample["prompt"] + sample["answer"]
     assert row["loss_mask"].tolist() == [0] * len(sample["prompt"]) + [1] * len(sample["answer"])
     assert row["seq_len"] == len(row["input_ids"])
+
+
+def test_states_of_the_same_answers_and_layers_are_read_once(model_folder, tmp_path):
+    answered, data = tmp_path / "outputs.jsonl", tmp_path / "data"
+    answered.write_text(json.dumps(SAMPLES[1]) + "\n")
+    state = data / "hidden_states/hs_0.safetensors"
+
+    def made(layers):
+        outputs.hidden_states(model_folder, answered, layers, data)
+        return state.stat().st_mtime_ns, load_file(state)["hidden_states"].shape[1]
+
+    first = made(LAYERS)
+    assert made(LAYERS) == first
+    assert made(LAYERS[:2]) == (ANY, 3)
+    (data / "made-of").unlink()  # as an interrupted reading leaves it
+    state.unlink()
+    assert made(LAYERS[:2]) == (ANY, 3)
 
 
 @pytest.mark.parametrize(("i", "sample"), list(enumerate(SAMPLES)))

@@ -99,7 +99,8 @@ def starting_point(head: Path, recipe: HeadRecipe, target: Path, out: Path) -> P
     """A copy of `head` in `out` as `speculators` loads it: of the recipe's kind, its target where it lies.
 
     What `speculators` freezes is taken from this target: it would keep that of the one that `head` was for.
-    A P-EAGLE head has trained its embedding, and keeps it.
+    A P-EAGLE head has trained its embedding, and keeps it. In float32, as a new head is: small steps are lost
+    in a shipped head's bfloat16, and the trainer wants the precision of the hidden states.
     """
     config, lent = _config(head, target), targets_own(target)
     if config["speculators_model_type"] == "peagle":
@@ -109,10 +110,9 @@ def starting_point(head: Path, recipe: HeadRecipe, target: Path, out: Path) -> P
     else:
         shutil.copytree(head, out, dirs_exist_ok=True)
         _write_config(out, config)
-    weights = load_file(out / "model.safetensors")
-    kind = next(iter(weights.values())).dtype
-    weights |= {name: weight.to(kind, copy=True) for name, weight in lent.items()}
-    save_file(weights, out / "model.safetensors", metadata={"format": "pt"})
+    weights = load_file(out / "model.safetensors") | lent
+    exact = {n: w.to(torch.float32, copy=True) if w.is_floating_point() else w for n, w in weights.items()}
+    save_file(exact, out / "model.safetensors", metadata={"format": "pt"})
     return out
 
 
@@ -169,6 +169,7 @@ def _config(head: Path, target: Path | None = None) -> dict[str, Any]:
     config = json.loads((head / "config.json").read_text())
     verifier = config["speculators_config"]["verifier"]
     verifier["name_or_path"] = str(target or Path(verifier["name_or_path"]).name)
+    config["dtype"] = "float32" if target else "bfloat16"
     if target is not None:
         verifier["architectures"] = json.loads((target / "config.json").read_text())["architectures"]
     return config

@@ -88,7 +88,8 @@ def hidden_states(
 ) -> Path:
     """What a head reads and must predict, in the form `speculators` trains from.
 
-    `router_noise` is added to a mixture's routers meanwhile; see `measure.routing.disturb`.
+    `router_noise` is added to a mixture's routers meanwhile; see `measure.routing.disturb`. What `out` holds
+    of the same outputs and layers is kept, for a training that goes on and for a study's next head.
 
     Writes a `datasets` folder of `input_ids`, `loss_mask`, `seq_len` and, per sample i,
     `hidden_states/hs_{i}.safetensors`: `hidden_states` [tokens, layers + 1, hidden], bfloat16 (the layers'
@@ -104,7 +105,10 @@ def hidden_states(
     last = model.config.num_hidden_layers - 1
     if not all(1 <= k <= last for k in layer_ids):
         raise ConfigError(f"target_layer_ids {tuple(layer_ids)}: this target's are 1 to {last}")
-    samples = load(outputs)
+    samples, mark = load(outputs), out / "made-of"
+    made_of = repr((outputs.name, *layer_ids, router_noise, dtype))
+    if mark.is_file() and mark.read_text() == made_of:
+        return out
     shutil.rmtree(out, ignore_errors=True)
     (out / "hidden_states").mkdir(parents=True)
     seen: list[torch.Tensor] = []
@@ -118,6 +122,7 @@ def hidden_states(
         tensors = {"hidden_states": states.bfloat16().contiguous(), "token_ids": ids}
         save_file(tensors, out / f"hidden_states/hs_{i}.safetensors")
     _dataset(samples).save_to_disk(out)
+    mark.write_text(made_of)
     return out
 
 

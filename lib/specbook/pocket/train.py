@@ -255,7 +255,9 @@ def _trained_head(served: Target, recipe: "HeadRecipe", out: Path, report: Calla
     answered = outputs.greedy_outputs(noisy, recipe, scratch())
     report(f"{out.name}: hidden states")
     noise = recipe.router_noise
-    data = outputs.hidden_states(folder, answered, recipe.target_layer_ids, work / "data", noise)
+    data = outputs.hidden_states(
+        folder, answered, recipe.target_layer_ids, answered.with_suffix(".states"), noise
+    )
     shutil.rmtree(work / "checkpoints", ignore_errors=True)
     return draft.train_head(folder, data, recipe, work / "checkpoints", out)
 
