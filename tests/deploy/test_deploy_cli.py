@@ -324,10 +324,11 @@ def test_no_kubeconfig_says_how_to_get_one(deploy, api, tmp_path, monkeypatch):
 
 
 def test_a_kubeconfig_that_is_no_kubeconfig_is_refused(deploy, tmp_path):
-    for number, text in enumerate(("", "[1, 2]", "a: {b", "contexts: []\n")):
+    for number, text in enumerate((b"", b"[1, 2]", b"a: {b", b"contexts: []\n", b"\xff\xfe\xff")):
         path = tmp_path / f"bad-{number}"
-        path.write_text(text)
+        path.write_bytes(text)
         assert "no usable kubeconfig" in complaint(deploy("diff", "cpu", "--kubeconfig", path))
+    assert "no usable kubeconfig" in complaint(deploy("diff", "cpu", "--kubeconfig", tmp_path))
 
 
 def test_a_wrong_context_is_named_with_its_neighbour(deploy, api):

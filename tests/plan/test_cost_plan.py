@@ -64,6 +64,8 @@ def test_what_cannot_be_priced_is_refused(changes, message):
 def test_an_experiment_nobody_knows_is_refused():
     with pytest.raises(ConfigError, match=r"no experiment 'costs' .did you mean 'cost'"):
         plan.build("08_x", {"experiment": "costs", "full": COST}, hardware="cpu", group="full", overrides={})
+    with pytest.raises(ConfigError, match=r"no experiment \{1: 2\}"):
+        plan.build("08_x", {"experiment": {1: 2}, "full": COST}, hardware="cpu", group="full", overrides={})
 
 
 def test_a_chapter_that_measures_nothing_cannot_be_priced(tmp_path, monkeypatch):

@@ -119,6 +119,7 @@ def test_overrides_replace_fields_and_none_leaves_them():
         ({"poisson_window_s": 0}, "num_requests: .* got 0"),
         ({"num_speculative_tokens": [0]}, "num_speculative_tokens: .* got 0"),
         ({"drafts": [{"method": "eagle3"}]}, "needs `model`"),
+        ({"drafts": 1}, r"drafts\.0: .*got 1"),
         ({"temperature": -1}, "temperature: .* got -1"),
         ({"restarts": 0}, "restarts: .* got 0"),
         ({"restarts": 1_000_000_000}, "restarts: .* less than or equal to 1000"),

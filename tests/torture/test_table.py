@@ -1,8 +1,10 @@
 """The closing table: what did not pass is a defect, what was lost is counted, what still runs is found."""
 
+import itertools
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -26,6 +28,11 @@ def told(monkeypatch):
         return table, lines
 
     return tell
+
+
+def test_a_folders_cases_are_side_by_side():
+    folders = [str(Path(name.partition("::")[0]).parent) for name in torture.cases()]
+    assert len([*itertools.groupby(folders)]) == len(set(folders)) > 1
 
 
 @pytest.mark.parametrize(("outcome", "defects"), [("passed", 0), ("failed", 1), ("skipped", 1)])

@@ -33,6 +33,14 @@ def known() -> dict[str, list[str]]:
     return yaml.safe_load((HERE / "known.yaml").read_text())
 
 
+def cases() -> list[str]:
+    """Node ids, a folder's side by side: pytest forgets its fixtures once it has been in another folder."""
+    names = {str(ROOT / name) for names in known().values() for name in names}
+    return sorted(
+        {*names, str(HERE / "moments.py")}, key=lambda name: (Path(name.partition("::")[0]).parent, name)
+    )
+
+
 class Table:
     """What became of each case, as pytest tells it; begins none after `deadline` (`time.monotonic`)."""
 
@@ -124,10 +132,9 @@ def main() -> int:
     os.environ |= {"TORTURE_SEED": str(asked.seed), "TORTURE_SECONDS": str(TRIES_S)}
     os.environ[RUN] = f"{os.getpid()}-{time.time_ns()}"
     print(f"torture: seed {asked.seed}, at most {asked.minutes:g} minutes", flush=True)
-    ids = [str(ROOT / name) for names in known().values() for name in dict.fromkeys(names)]
     options = ["-q", "-m", "not engine", "-p", "no:cacheprovider", "--no-header", "--tb=short"]
     table = Table(asked.seed, time.monotonic() + 60 * asked.minutes)
-    code = pytest.main([*options, *ids, str(HERE / "moments.py")], plugins=[table])
+    code = pytest.main([*options, *cases()], plugins=[table])
     return int(code) or int(table.lost + table.left > 0)
 
 

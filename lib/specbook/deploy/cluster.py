@@ -121,7 +121,7 @@ def choose(context: str | None, kubeconfig: Path | None) -> str:
     """
     try:
         contexts, current = config.list_kube_config_contexts(str(kubeconfig) if kubeconfig else None)
-    except (ConfigException, yaml.YAMLError, TypeError, AttributeError) as error:
+    except (ConfigException, yaml.YAMLError, TypeError, AttributeError, OSError, ValueError) as error:
         where = kubeconfig or "$KUBECONFIG or ~/.kube/config"
         raise ClusterError(
             f"no usable kubeconfig at {where} ({first_line(error)}): create one (`kind create cluster`), "

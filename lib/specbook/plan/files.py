@@ -147,7 +147,7 @@ def experiment(chapter: str, body: Mapping[str, Any]) -> type[AnyPlan]:
     if any({"sweeps", "experiments"} & set(group) for group in groups):
         return Chapter
     name = body.get("experiment", "sweep")
-    if name not in EXPERIMENTS:
+    if not isinstance(name, str) or name not in EXPERIMENTS:
         raise ConfigError(f"plan of {chapter}: no experiment {name!r}{near(name, EXPERIMENTS)}")
     return EXPERIMENTS[name]
 

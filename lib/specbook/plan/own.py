@@ -35,9 +35,8 @@ def filled(chapter: str, planned: Mapping[str, Any], given: Mapping[str, Any]) -
     if "target" in given:
         fields["target"] = target(planned.get("target", {}), given["target"])
         _refuse_strangers(chapter, planned, given, fields["target"])
-    if fields.get("drafts"):
-        several = fields["drafts"]
-        several = [several] if isinstance(several, str | Mapping) else several
+    if several := fields.get("drafts"):
+        several = several if isinstance(several, list | tuple) else [several]
         fields["drafts"] = [draft(one) if isinstance(one, str) else one for one in several]
         if given.get("num_speculative_tokens"):  # asked of all: no draft keeps K of its own
             fields["drafts"] = [_without_k(one) for one in fields["drafts"]]
