@@ -69,35 +69,38 @@ def _narrow(source: Path, out: Path, how: Callable[[Tensors], Tensors], said: di
 
 def narrowed(tensors: Tensors) -> Tensors:
     """The tensors, each matrix [out, in] of LINEAR as int8 with its `weight_scale` [out, 1] (float32)."""
-    found = {}
-    for name, tensor in tensors.items():
-        if not LINEAR.search(name):
-            found[name] = tensor
-            continue
-        wide = tensor.float()
-        scale = wide.abs().amax(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny) / LARGEST
-        found[name] = (wide / scale).round().clamp(-LARGEST, LARGEST).to(torch.int8)
-        found[f"{name}_scale"] = scale
-    return found
+    return _matrices(tensors, _eight_bits)
 
 
 def packed(tensors: Tensors) -> Tensors:
     """The tensors, each matrix [out, in] of LINEAR in three: `weight_packed` [out, in / PACKED] (int32),
     `weight_scale` [out, in / GROUP] (bfloat16) and `weight_shape` [2].
     """
+    return _matrices(tensors, _four_bits)
+
+
+def _matrices(tensors: Tensors, how: Callable[[torch.Tensor], Tensors]) -> Tensors:
+    """The tensors, each of LINEAR replaced by what `how` makes of it, by what its name then ends with."""
     found = {}
     for name, tensor in tensors.items():
-        if not LINEAR.search(name):
-            found[name] = tensor
-            continue
-        wide = tensor.float().unflatten(1, (-1, GROUP))
-        scale = (wide.abs().amax(dim=2) / 7).clamp(min=torch.finfo(torch.bfloat16).tiny).bfloat16()
-        four = (wide / scale.float()[..., None]).round().clamp(-8, 7).to(torch.int64).flatten(1)
-        places = 4 * torch.arange(PACKED)
-        found[f"{name}_packed"] = ((four + 8).unflatten(1, (-1, PACKED)) << places).sum(dim=2).to(torch.int32)
-        found[f"{name}_scale"] = scale
-        found[f"{name}_shape"] = torch.tensor(tensor.shape)
+        made = how(tensor) if LINEAR.search(name) else {"": tensor}
+        found |= {f"{name}{ending}": part for ending, part in made.items()}
     return found
+
+
+def _eight_bits(matrix: torch.Tensor) -> Tensors:
+    wide = matrix.float()
+    scale = wide.abs().amax(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny) / LARGEST
+    return {"": (wide / scale).round().clamp(-LARGEST, LARGEST).to(torch.int8), "_scale": scale}
+
+
+def _four_bits(matrix: torch.Tensor) -> Tensors:
+    wide = matrix.float().unflatten(1, (-1, GROUP))
+    scale = (wide.abs().amax(dim=2) / 7).clamp(min=torch.finfo(torch.bfloat16).tiny).bfloat16()
+    four = (wide / scale.float()[..., None]).round().clamp(-8, 7).to(torch.int64).flatten(1)
+    places = 4 * torch.arange(PACKED)
+    words = ((four + 8).unflatten(1, (-1, PACKED)) << places).sum(dim=2).to(torch.int32)
+    return {"_packed": words, "_scale": scale, "_shape": torch.tensor(matrix.shape)}
 
 
 def packed_scheme() -> dict[str, Any]:
