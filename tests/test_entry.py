@@ -43,6 +43,26 @@ def test_an_interrupt_while_modules_are_imported_is_one_message(module):
     assert said == "specbook: interrupted.\n"
 
 
+TWICE = """
+import atexit, os, signal, sys
+atexit.register(os.kill, os.getpid(), signal.SIGINT)
+sys.argv = ["specbook", "doctor"]
+from specbook import cli, entry
+def interrupted(): raise KeyboardInterrupt
+cli.app = interrupted
+entry.main()
+"""
+
+
+def test_a_second_interrupt_changes_nothing():
+    done = subprocess.run(
+        [sys.executable, "-c", TWICE], capture_output=True, text=True, timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "lib")},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (130, "specbook: interrupted.\n")
+
+
 class NotFoundError(FileNotFoundError):
     """Of a library: an OSError by descent, with neither errno nor file."""
 

@@ -1,6 +1,8 @@
 """Where the command line begins: Ctrl-C has its one message even in the seconds of the first imports."""
 
+import atexit
 import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -26,6 +28,8 @@ def main() -> None:
         _end(f"cannot write to standard output: {error.strerror}", 1)
     except OSError as error:  # of a disk, the network or the hub's client: no traceback mends those
         _end(f"{type(error).__name__}: {error}", 1)
+    finally:  # all is told and ended by then: a second Ctrl-C would only make another exit status of it
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
 
 
 class _UnwrittenError(OSError):
