@@ -56,6 +56,12 @@ def test_one_that_does_not_wake_up_is_stopped_again(monkeypatch):
     events = []
 
     class Sleeper(nullcontext):
+        def begin(self):
+            return self
+
+        def stop(self):
+            pass
+
         def is_alive(self):
             return True
 
@@ -74,6 +80,67 @@ def test_one_that_does_not_wake_up_is_stopped_again(monkeypatch):
         with pytest.raises(EngineError, match="not ready"), servers.running(here, None):
             pass
         assert events == ["paused"]
+
+
+@pytest.fixture
+def starts(monkeypatch):
+    """What became of servers that only tell what is asked of them: `starts[0]`; `starts[1]` do not start."""
+    events, bad = [], {}
+
+    class Server:
+        def __init__(self, target, _):
+            self.name = target.name
+
+        def begin(self):
+            events.append(f"begin {self.name}")
+            return self
+
+        def __enter__(self):
+            if self.name in bad:
+                raise bad[self.name]
+            events.append(f"ready {self.name}")
+            return self
+
+        def __exit__(self, *_):
+            self.stop()
+
+        def stop(self):
+            events.append(f"stop {self.name}")
+
+        def is_alive(self):
+            return True
+
+        def resume(self):
+            pass
+
+        def pause(self):
+            events.append(f"pause {self.name}")
+
+    monkeypatch.setattr(fleet, "Server", Server)
+    return events, bad
+
+
+WANTED = [(Target(name=name, model="org/t", max_model_len=64), None) for name in "abc"]
+
+
+def test_the_next_begins_while_one_starts(starts):
+    events, bad = starts
+    bad["b"] = EngineError("no")
+    with Fleet(WANTED) as servers:
+        assert events == ["begin a", "begin b", "ready a", "pause a", "begin c", "ready c", "pause c"]
+        del bad["b"]
+        events.clear()
+        with servers.running(*WANTED[1]):
+            assert events == ["begin b", "ready b"]
+    assert {f"stop {name}" for name in "abc"} < {*events}
+
+
+def test_an_interrupt_ends_those_that_were_not_waited_for_yet(starts):
+    events, bad = starts
+    bad["a"] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt), Fleet(WANTED):
+        pass
+    assert events == ["begin a", "begin b", "stop b", "stop a"]
 
 
 @pytest.mark.engine

@@ -91,6 +91,12 @@ def world(tmp_path, monkeypatch):
         def __init__(self, target, speculation):
             self.target, self.speculation, self.alive = target, speculation, True
 
+        def begin(self):
+            return self
+
+        def stop(self):
+            pass
+
         def __enter__(self):
             arm = self.speculation.label if self.speculation else "baseline"
             made.events.append(("start", arm))

@@ -22,6 +22,8 @@ from specbook.plan.schema import Speculation, Target, resolve_model
 Configuration = tuple[Target, Speculation | None]
 MAX_DEATHS = 2
 """An engine that dies twice is not started a third time."""
+STARTS_AT_ONCE = 2
+"""While one starts the next begins to: a start is mostly one thread that imports, process after process."""
 BYTES_BESIDE_WEIGHTS = 3 * 2**30
 """An engine on a CPU: its processes, compiled kernels and a KV cache of 1 GiB."""
 
@@ -48,6 +50,7 @@ class Fleet:
 
     def __init__(self, configurations: Sequence[Configuration]) -> None:
         self._wanted = [*configurations]
+        self._begun: dict[str, Server] = {}
         self._up: dict[str, Server] = {}
         self._deaths: Counter[str] = Counter()
         self._last_words: dict[str, EngineError] = {}
@@ -55,7 +58,10 @@ class Fleet:
 
     def __enter__(self) -> Self:
         with self._stack:  # an interrupt while they start ends those that are up
-            for which in self._wanted:
+            for place, which in enumerate(self._wanted):
+                for one in self._wanted[place : place + STARTS_AT_ONCE]:
+                    with suppress(EngineError):
+                        self._begin(*one)
                 with suppress(EngineError), self.running(*which):
                     pass
             self._stack = self._stack.pop_all()
@@ -81,7 +87,7 @@ class Fleet:
             server.pause()
 
     def _alive(self, target: Target, speculation: Speculation | None) -> Server:
-        name = f"{target!r} {speculation!r}"
+        name = _name(target, speculation)
         if name in self._up:
             if self._up[name].is_alive():
                 return self._up[name]
@@ -90,12 +96,26 @@ class Fleet:
         if self._deaths[name] >= MAX_DEATHS:
             raise self._last_words[name]
         try:
-            self._up[name] = self._stack.enter_context(Server(target, speculation))
+            server = self._begin(target, speculation)
+            del self._begun[name]
+            self._up[name] = self._stack.enter_context(server)
         except EngineError as error:
             self._died(name, error)
             raise
         return self._up[name]
 
+    def _begin(self, target: Target, speculation: Speculation | None) -> Server:
+        """A server that starts, unless it does already; none is left behind should it not be waited for."""
+        name = _name(target, speculation)
+        if name not in self._begun:
+            self._begun[name] = Server(target, speculation).begin()
+            self._stack.callback(self._begun[name].stop)
+        return self._begun[name]
+
     def _died(self, name: str, error: EngineError) -> None:
         self._deaths[name] += 1
         self._last_words[name] = error
+
+
+def _name(target: Target, speculation: Speculation | None) -> str:
+    return f"{target!r} {speculation!r}"

@@ -70,22 +70,33 @@ class Server:
         self.log_path = (log_dir or paths.scratch("logs")) / f"{stamp}-{name}-{self.port}.log"
         self.start_s = 0.0
         """From its first process to its first answer: weights were read, and the largest step was taken."""
+        self._began = 0.0
         self._guard: subprocess.Popen[bytes] | None = None
         self.client = Client(f"http://127.0.0.1:{self.port}", target.name, api_key)
 
-    def __enter__(self) -> Self:
+    def begin(self) -> Self:
+        """Start the engine; the `with` block then waits for it. Without that block, `stop` it yourself."""
         if problem := self.engine.refusal(self.target, self.speculation):
             raise ConfigError(problem)
         preflight.check(self.target, self.speculation)
         preflight.check_port(self.port)
-        began = time.monotonic()
+        self._began = time.monotonic()
         try:
             self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __enter__(self) -> Self:
+        if self._guard is None:
+            self.begin()
+        try:
             self._wait_until_ready(self.ready_timeout_s)
         except BaseException:
             self.stop()
             raise
-        self.start_s = time.monotonic() - began
+        self.start_s = time.monotonic() - self._began
         return self
 
     def __exit__(
