@@ -13,6 +13,7 @@ from specbook.pocket.train import EAGLE3
 BASE = PEagleRecipe(prompts_per_domain=100, epochs=3)
 VARIANTS: Mapping[str, dict[str, Any]] = {
     "base: 4 layers, depth 8": {},
+    "another seed": {"seed": 1},  # a difference no larger than this one's is chance
     "grown from EAGLE-3 (1500 answers)": {"start": EAGLE3},
     "hidden states not normalised": {"norm_before_fc": False},
     "2 layers": {"num_layers": 2},
