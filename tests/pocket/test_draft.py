@@ -2,6 +2,7 @@
 
 import csv
 import json
+import signal
 from random import Random
 
 import pytest
@@ -47,6 +48,20 @@ def test_a_second_head_in_the_same_process_logs_its_own_epochs_once(heads):
     for folder, epochs in zip(heads, ([1, 2], [1]), strict=True):
         with (folder / "training.csv").open() as file:
             assert [int(row["epoch"]) for row in csv.DictReader(file)] == epochs
+
+
+def test_a_training_that_is_interrupted_leaves_no_head(heads, model_folder, tmp_path, monkeypatch):
+    from speculators.train import trainer
+
+    monkeypatch.setattr(trainer.Trainer, "val_epoch", lambda *_: signal.raise_signal(signal.SIGINT))
+    data = heads[0].parents[1] / "data"
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background ignore it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            draft.train_head(model_folder, data, EAGLE3, tmp_path / "checkpoints", tmp_path / "out")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not (tmp_path / "out").exists()
 
 
 def test_each_head_says_what_it_is_and_what_it_was_trained_with(heads):

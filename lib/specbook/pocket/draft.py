@@ -207,12 +207,13 @@ def train_head(model_folder: Path, data: Path, recipe: HeadRecipe, scratch: Path
 @contextmanager
 def patched_trainer(curve: list[dict[str, float]]) -> Iterator[None]:
     """`speculators` 0.9 asks for an accelerator in three places, and only logs each epoch's validation.
+    Told to stop, it saves what there is and returns as if it had finished: half a head would be shipped.
 
     While this lasts, the CPU answers where there is no accelerator, Muon works in float32 where bfloat16 is
-    emulated, and validation metrics are left in `curve` too. Afterwards everything is as it was, so that a
-    second head may be trained in the same process.
+    emulated, validation metrics are left in `curve` too, and signals do what they do elsewhere. Afterwards
+    everything is as it was, so that a second head may be trained in the same process.
     """
-    from speculators.train import trainer
+    from speculators.train import graceful_shutdown, trainer
     from torch.optim import _muon
 
     validate, init = trainer.Trainer.val_epoch, trainer.Trainer.__init__
@@ -227,7 +228,10 @@ def patched_trainer(curve: list[dict[str, float]]) -> Iterator[None]:
         init(self, model, config, *args, **kwargs)
         self.device_type = "cpu"
 
-    with _replaced(trainer.Trainer, {"val_epoch": keeping}):
+    with (
+        _replaced(trainer.Trainer, {"val_epoch": keeping}),
+        _replaced(graceful_shutdown.GracefulShutdownHandler, {"install": lambda _: None}),
+    ):
         if torch.accelerator.is_available():
             yield
             return
