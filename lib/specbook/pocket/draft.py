@@ -110,9 +110,7 @@ def starting_point(head: Path, recipe: HeadRecipe, target: Path, out: Path) -> P
     else:
         shutil.copytree(head, out, dirs_exist_ok=True)
         _write_config(out, config)
-    weights = load_file(out / "model.safetensors") | lent
-    exact = {n: w.to(torch.float32, copy=True) if w.is_floating_point() else w for n, w in weights.items()}
-    save_file(exact, out / "model.safetensors", metadata={"format": "pt"})
+    _save(load_file(out / "model.safetensors") | lent, torch.float32, out)
     return out
 
 
@@ -272,9 +270,14 @@ def publish(scratch: Path, out: Path, lent: Mapping[str, torch.Tensor]) -> Path:
     for path in newest.glob("generation_config.json"):
         shutil.copy(path, out)
     weights = load_file(newest / "model.safetensors")
-    halved = {n: w.to(torch.bfloat16) if w.is_floating_point() else w for n, w in weights.items()}
     for name, weight in lent.items():
-        if torch.equal(halved[name], weight.to(torch.bfloat16)):
-            del halved[name]
-    save_file(halved, out / "model.safetensors", metadata={"format": "pt"})
+        if torch.equal(weights[name].bfloat16(), weight.bfloat16()):
+            del weights[name]
+    _save(weights, torch.bfloat16, out)
     return out
+
+
+def _save(weights: Mapping[str, torch.Tensor], dtype: torch.dtype, head: Path) -> None:
+    """Each as a tensor of its own, which the format wants: a target may lend one matrix twice."""
+    cast = {n: w.to(dtype, copy=True) if w.is_floating_point() else w for n, w in weights.items()}
+    save_file(cast, head / "model.safetensors", metadata={"format": "pt"})

@@ -100,15 +100,15 @@ def hidden_states(
     """
     # In the precision that the processor has: one that must emulate bfloat16 would need hours.
     dtype = torch.bfloat16 if fast_bfloat16("cpu") else torch.float32
+    mark, made_of = out / "made-of", repr((outputs.name, *layer_ids, router_noise, dtype))
+    if mark.is_file() and mark.read_text() == made_of:
+        return out
     model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=dtype).eval()
     routing.disturb(model, router_noise)
     last = model.config.num_hidden_layers - 1
     if not all(1 <= k <= last for k in layer_ids):
         raise ConfigError(f"target_layer_ids {tuple(layer_ids)}: this target's are 1 to {last}")
-    samples, mark = load(outputs), out / "made-of"
-    made_of = repr((outputs.name, *layer_ids, router_noise, dtype))
-    if mark.is_file() and mark.read_text() == made_of:
-        return out
+    samples = load(outputs)
     shutil.rmtree(out, ignore_errors=True)
     (out / "hidden_states").mkdir(parents=True)
     seen: list[torch.Tensor] = []
