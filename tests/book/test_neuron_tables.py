@@ -68,18 +68,6 @@ def test_a_chapter_outside_the_table_of_contents_has_no_page():
     assert set(render.of("cpu")) == set(render.chapters()) & set(plan.chapters(["all"], "cpu"))
 
 
-def test_what_chapter_three_measured_as_well_is_measured_once():
-    mine, others = (plan.load(name, "cpu", "full") for name in ("06_trainium", "03_p_eagle"))
-    held = {point.key for point in others.points()}
-    first = [point for point in mine.points() if point.restart == 0]
-    arms = {
-        name: {p.key in held for p in first if p.arm == name} for name in dict.fromkeys(p.arm for p in first)
-    }
-    shared = {"baseline (compiled)", "EAGLE-3 K=5 (compiled)", "EAGLE-3 K=8 (compiled)"}
-    assert {name for name, found in arms.items() if found == {True}} == shared
-    assert len(arms) - 2 == 7  # servers that are left, up together on these two cores' 24 GB
-
-
 def test_the_full_plan_draws_and_claims_what_its_records_say(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
     synthetic.write(plan.load("06_trainium", "cpu", "full"), world=synthetic.World(verify={1: 1.0, 8: 1.0}))

@@ -113,7 +113,7 @@ def _title(name: str) -> str:
         return f"right to {int(found[1]) + 1}"
     if found := AT.fullmatch(name):
         return f"at {int(found[1]) + 1}"
-    return name.removesuffix("_epoch").replace("_", " ")
+    return name.removesuffix("_epoch").removesuffix("_loss").replace("_", " ")
 
 
 def _short(name: str, cell: str) -> str:
