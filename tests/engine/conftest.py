@@ -1,4 +1,4 @@
-"""A real vLLM for the tests marked `engine`, on the pocket model or on one of random weights."""
+"""A real vLLM for the tests marked `engine`, on the pocket model or a random one; else the echo engine."""
 
 import json
 import os
@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 from engine_models import make_model
 
-from specbook import paths
+from specbook import engine, paths
+from specbook.engine import registry
 from specbook.engine.server import Server
 from specbook.measure.hardware import detect
 from specbook.plan.schema import Load, Point, Speculation, Target, Traffic
 from specbook.records.origin import Hardware
 
 LIB = Path(__file__).resolve().parents[2] / "lib"
+ENGINES = Path(__file__).resolve().parents[1] / "engines"
 NGRAM = Speculation(method="ngram", num_speculative_tokens=3, prompt_lookup_min=1, prompt_lookup_max=3)
 
 
@@ -34,6 +36,16 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Target:
     )
     sizes = {"max_model_len": 512, "max_num_seqs": 8}
     return Target(name="tiny", model=str(folder), dtype="float32", execution="eager", **sizes)
+
+
+@pytest.fixture
+def echo(monkeypatch: pytest.MonkeyPatch) -> Target:
+    """A target of the second engine: its folder, `tests/engines/echo`, is all there is to add."""
+    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
+    monkeypatch.setattr(engine, "__path__", [*engine.__path__, str(ENGINES)])
+    monkeypatch.delitem(sys.modules, "specbook.engine.echo", raising=False)
+    engine.import_all()
+    return Target(name="echo", model="models/pocket-dense", max_model_len=512, engine="echo")
 
 
 @pytest.fixture(scope="session")

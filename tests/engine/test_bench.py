@@ -111,13 +111,14 @@ def core(server):
     return next(p for p in map(psutil.Process, server.pids()) if "EngineCore" in p.name())
 
 
-def test_an_engine_that_hangs_is_noticed_and_ended(scratch, target, point, hardware, tmp_path, monkeypatch):
+def test_an_engine_that_hangs_is_noticed_and_ended(scratch, echo, point, hardware, tmp_path, monkeypatch):
     for name, seconds in {"SILENCE_S": 3.0, "PERIOD_S": 0.5}.items():
         monkeypatch.setattr(stall, name, seconds)
-    with Server(target, log_dir=tmp_path) as server:
+    silent = echo.model_copy(update={"extra_args": ("silently",)})
+    wanted = point(speculation=None, concurrency=2).model_copy(update={"target": silent})
+    with Server(silent, log_dir=tmp_path) as server:
         server.start_s = 0.0
-        core(server).suspend()
-        record = bench.measure(server, point(speculation=None, concurrency=2), hardware=hardware)
+        record = bench.measure(server, wanted, hardware=hardware)
         assert not server.is_alive()
     assert record.status == "failed"
     assert "the engine made no progress for" in record.reason

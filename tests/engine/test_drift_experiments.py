@@ -1,7 +1,6 @@
 """The experiments of drift on the echo engine, whose acceptance is as long as what it is asked."""
 
 import json
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -9,8 +8,6 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from specbook import engine
-from specbook.engine import registry
 from specbook.engine.client import Client
 from specbook.engine.server import Server
 from specbook.errors import EngineError
@@ -23,7 +20,6 @@ from specbook.plan.prompts import Prompt
 from specbook.plan.schema import Speculation, Target
 from specbook.stats.monitors import Growth
 
-ENGINES = Path(__file__).parents[1] / "engines"
 TARGET = Target(name="echo", model="models/pocket-dense", max_model_len=512, engine="echo")
 NGRAM = Speculation(method="ngram", num_speculative_tokens=3)
 WORDS = {"long": 12, "short": 1}
@@ -80,12 +76,8 @@ class QuickLoad:
 
 
 @pytest.fixture(autouse=True)
-def load(monkeypatch):
+def load(monkeypatch, echo):
     """The echo engine, asked by a `QuickLoad`."""
-    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
-    monkeypatch.setattr(engine, "__path__", [*engine.__path__, str(ENGINES)])
-    monkeypatch.delitem(sys.modules, "specbook.engine.echo", raising=False)
-    engine.import_all()
     said = {name: Prompt(id="p", prompt=" ".join(["w"] * n), domain=name) for name, n in WORDS.items()}
     monkeypatch.setattr(phases.files, "of", lambda traffic: [said[traffic.domain]])
     clock = Clock()

@@ -2,33 +2,21 @@
 
 import itertools
 import json
-import sys
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from specbook import engine
 from specbook.analysis import probes
 from specbook.cli import app
-from specbook.engine import registry
 from specbook.engine.server import Server
 from specbook.errors import ConfigError, EngineError, RefusedError
 from specbook.measure.probe import interleaved, probe
 from specbook.plan.prompts import Prompt
 from specbook.plan.schema import Speculation, Target
 
-ENGINES = Path(__file__).parents[1] / "engines"
+pytestmark = pytest.mark.usefixtures("echo")
 TARGET = Target(name="echo", model="models/pocket-dense", max_model_len=512, engine="echo")
 NGRAM = Speculation(method="ngram", num_speculative_tokens=3)
-
-
-@pytest.fixture(autouse=True)
-def echo(monkeypatch):
-    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
-    monkeypatch.setattr(engine, "__path__", [*engine.__path__, str(ENGINES)])
-    monkeypatch.delitem(sys.modules, "specbook.engine.echo", raising=False)
-    engine.import_all()
 
 
 @pytest.fixture

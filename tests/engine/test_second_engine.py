@@ -2,14 +2,11 @@
 
 import os
 import signal
-import sys
-from pathlib import Path
 
 import pytest
 
 from specbook import ask, doctor, engine, plan
 from specbook.analysis import speedup
-from specbook.engine import registry
 from specbook.engine.counters import delta
 from specbook.engine.server import Server
 from specbook.errors import ConfigError, EngineError
@@ -17,19 +14,9 @@ from specbook.measure import campaign, greedy
 from specbook.plan.profiles import Profile
 from specbook.plan.schema import Speculation, Target
 
-ENGINES = Path(__file__).parents[1] / "engines"
+pytestmark = pytest.mark.usefixtures("echo", "scratch")
 NGRAM = Speculation(method="ngram", num_speculative_tokens=3)
 TARGET = {"name": "echo", "model": "models/pocket-dense", "max_model_len": 512, "engine": "echo"}
-
-
-@pytest.fixture(autouse=True)
-def echo(monkeypatch, tmp_path):
-    """The folder is all there is to add."""
-    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
-    monkeypatch.setattr(engine, "__path__", [*engine.__path__, str(ENGINES)])
-    monkeypatch.delitem(sys.modules, "specbook.engine.echo", raising=False)
-    engine.import_all()
 
 
 @pytest.fixture

@@ -1,4 +1,8 @@
-"""The server's life: it starts, serves, stops, and never leaves a process behind."""
+"""The server's life: it starts, serves, stops, and never leaves a process behind.
+
+What vLLM does of itself is asked of vLLM, the rest of the echo engine, which is up at once. That no process
+of vLLM's is left, test_fleet.py asks.
+"""
 
 import os
 import signal
@@ -11,11 +15,10 @@ import pytest
 from engine_models import make_model
 from processes import left, runs
 
+from specbook import engine
 from specbook.engine.server import Server
 from specbook.errors import ConfigError, EngineError
 from specbook.plan.schema import Target
-
-pytestmark = pytest.mark.engine
 
 
 def ask(server: Server, key: str | None) -> httpx.Response:
@@ -26,6 +29,7 @@ def ask(server: Server, key: str | None) -> httpx.Response:
     )
 
 
+@pytest.mark.engine
 def test_key_is_enforced_and_shown_nowhere(server):
     assert ask(server, None).status_code == 401
     assert ask(server, "session-secret").json()["usage"]["completion_tokens"] == 4
@@ -38,6 +42,7 @@ def test_key_is_enforced_and_shown_nowhere(server):
     assert "session-secret" not in str(server.environment)
 
 
+@pytest.mark.engine
 @pytest.mark.parametrize("path", ["invocations", "tokenize", "detokenize", "docs", "openapi.json", "load",
     "version", "v1/models", "server_info", "no/such/path"])  # fmt: skip
 def test_every_path_wants_the_key(server, path):
@@ -49,10 +54,15 @@ def test_every_path_wants_the_key(server, path):
         assert reply.status_code != 401
 
 
+@pytest.mark.engine
 def test_health_wants_no_key_and_neither_do_counters_if_asked_for(server):
     """That they do otherwise is asked in test_drain.py."""
     assert httpx.get(f"{server.client.url}/health", trust_env=False).status_code == 200
     assert "vllm:" in httpx.get(f"{server.client.url}/metrics", trust_env=False).text
+
+
+def slow_to_start(echo: Target) -> Target:
+    return echo.model_copy(update={"extra_args": ("slowly",)})
 
 
 def serve_and_fail(server: Server) -> list[int]:
@@ -66,51 +76,44 @@ def serve_and_fail(server: Server) -> list[int]:
         return pids
 
 
-def kill_the_guard(server: Server) -> None:
-    """Nothing is left then either. Of this a server dies, so it comes last in a test of something else."""
-    pids = server.pids()
-    os.kill(psutil.Process(pids[0]).ppid(), signal.SIGKILL)
-    assert left(pids) == []
-    assert not server.is_alive()
-
-
-def test_stops_after_an_exception_starts_again_on_the_same_port_and_ends_with_its_guard(target, tmp_path):
-    first = Server(target, log_dir=tmp_path)
+def test_stops_after_an_exception_and_starts_again_on_the_same_port(echo, tmp_path):
+    first = Server(echo, log_dir=tmp_path)
     pids = serve_and_fail(first)
     assert len(pids) >= 2
     assert left(pids, 0) == []
     assert not first.is_alive()
-    with Server(target, port=first.port, log_dir=tmp_path) as second:
+    with Server(echo, port=first.port, log_dir=tmp_path) as second:
         assert ask(second, None).status_code == 200
-        kill_the_guard(second)
 
 
+@pytest.mark.engine
 def test_crash_is_told_with_the_engines_own_words(target, tmp_path):
     bad = target.model_copy(update={"extra_args": ("--no-such-flag", "1")})
     with pytest.raises(EngineError, match=r"exited with code 2: .*unrecognized arguments: --no-such-flag"):
         Server(bad, log_dir=tmp_path).__enter__()
 
 
+@pytest.mark.engine
 def test_crash_of_the_engine_process_names_the_cause(target, tmp_path):
     bad = target.model_copy(update={"max_model_len": 100_000})
     with pytest.raises(EngineError, match=r"exited with code 1: .*max_model_len"):
         Server(bad, log_dir=tmp_path).__enter__()
 
 
-def test_timeout_is_not_called_a_crash(target, tmp_path):
-    slow = Server(target, ready_timeout_s=1, log_dir=tmp_path)
+def test_timeout_is_not_called_a_crash(echo, tmp_path):
+    slow = Server(slow_to_start(echo), ready_timeout_s=1, log_dir=tmp_path)
     with pytest.raises(EngineError, match="alive but not ready after 1 s"):
         slow.__enter__()
     assert not slow.is_alive()
 
 
-def test_taken_port_is_named(target, tmp_path):
+def test_taken_port_is_named(echo, tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(EngineError, match=f"port {port} .* is taken"):
-            Server(target, port=port, log_dir=tmp_path).__enter__()
+            Server(echo, port=port, log_dir=tmp_path).__enter__()
 
 
 def test_half_written_weights_are_refused_before_anything_starts(tmp_path):
@@ -126,8 +129,11 @@ def test_half_written_weights_are_refused_before_anything_starts(tmp_path):
 START_AND_WAIT = """
 import sys, time
 from pathlib import Path
+from specbook import engine
 from specbook.engine.server import Server
 from specbook.plan.schema import Target
+engine.__path__.append({engines!r})
+engine.import_all()
 server = Server(Target.model_validate_json({target!r}), log_dir=Path("."))
 {before}
 with server:
@@ -147,31 +153,39 @@ threading.Thread(target=tell, daemon=True).start()
 """As soon as the engine has started a process of its own, long before it is ready."""
 
 
+def start_and_wait(script, target: Target, before: str = ""):
+    """Another process with a server, and that server's own."""
+    told = {"target": target.model_dump_json(), "engines": engine.__path__[-1], "before": before}
+    parent = script(START_AND_WAIT.format(**told))
+    pids = [int(pid) for pid in parent.stdout.readline().split()]
+    assert len(pids) >= 2
+    assert all(runs(pid) for pid in pids)
+    return parent, pids
+
+
 def cpu_seconds(pids: list[int]) -> float:
     return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids)
 
 
-def test_a_paused_server_uses_no_time_goes_on_where_it_was_and_ends_with_its_guard(target, tmp_path):
-    with Server(target, log_dir=tmp_path) as server:
+def test_a_paused_server_uses_no_time_and_goes_on_where_it_was(echo, tmp_path):
+    with Server(echo, log_dir=tmp_path) as server:
         ask(server, None)
         server.pause()
         before = cpu_seconds(server.pids())
-        time.sleep(6)  # longer than its HTTP connections are kept
+        time.sleep(1)
         assert cpu_seconds(server.pids()) == before
         for _ in range(2):
             server.resume()
-            assert server.counters().server.requests_finished
+            assert server.counters().server.requests_finished == 1
         assert ask(server, None).status_code == 200
         server.pause()
-        kill_the_guard(server)
+        pids = server.pids()
+    assert left(pids, 0) == []
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_nothing_is_left_when_the_parent_is_killed(script, target, how):
-    parent = script(START_AND_WAIT.format(target=target.model_dump_json(), before=""))
-    pids = [int(pid) for pid in parent.stdout.readline().split()]
-    assert len(pids) >= 2
-    assert all(runs(pid) for pid in pids)
+def test_nothing_is_left_when_the_parent_is_killed(script, echo, how):
+    parent, pids = start_and_wait(script, echo)
     parent.send_signal(how)
     if how == signal.SIGINT:
         time.sleep(0.05)
@@ -179,9 +193,7 @@ def test_nothing_is_left_when_the_parent_is_killed(script, target, how):
     assert left(pids) == []
 
 
-def test_nothing_is_left_when_the_parent_is_killed_while_starting(script, target):
-    parent = script(START_AND_WAIT.format(target=target.model_dump_json(), before=TELL_EARLY))
-    pids = [int(pid) for pid in parent.stdout.readline().split()]
-    assert pids
+def test_nothing_is_left_when_the_parent_is_killed_while_starting(script, echo):
+    parent, pids = start_and_wait(script, slow_to_start(echo), TELL_EARLY)
     parent.kill()
     assert left(pids) == []

@@ -1,12 +1,19 @@
-"""The echo engine's server: `serve.py PORT K`. A word is a token; a step says up to K + 1 of them."""
+"""The echo engine's server: `serve.py PORT K [HOW]`. A word is a token; a step says up to K + 1 of them.
+
+Like a real one it has a process of its own, in a session of its own. How: `slowly` takes minutes to start,
+`silently` counts and never answers.
+"""
 
 import json
 import os
+import subprocess
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 PORT, K = int(sys.argv[1]), int(sys.argv[2])
+HOW = sys.argv[3] if sys.argv[3:] else None
 COUNTS = {"heard": 0, "said": 0, "answers": 0, "guesses": 0, "guessed_right_by_place": [0] * K}
 KEY = os.environ.get("ECHO_KEY")
 LOCK = threading.Lock()
@@ -22,6 +29,8 @@ class Handler(BaseHTTPRequestHandler):
             return self.answer(200, COUNTS)
 
     def do_POST(self):
+        if HOW == "silently":
+            time.sleep(600)
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if KEY and self.headers.get("Authorization") != f"Bearer {KEY}":
             return self.answer(401, {"error": {"message": "wrong key"}})
@@ -73,6 +82,9 @@ def count(heard, steps):
                 COUNTS["guessed_right_by_place"][place] += 1
 
 
-if len(sys.argv) > 3:
-    sys.exit(f"I cannot say {sys.argv[3]}")
+if HOW not in (None, "slowly", "silently"):
+    sys.exit(f"I cannot say {HOW}")
+subprocess.Popen([sys.executable, "-IS", "-c", "import time; time.sleep(600)"], start_new_session=True)
+if HOW == "slowly":
+    time.sleep(600)
 ThreadingHTTPServer(("127.0.0.1", PORT), Handler).serve_forever()
