@@ -79,6 +79,19 @@ def test_where_not_all_fit_each_round_holds_its_baselines(room):
         assert {"baseline (compiled)", "baseline (eager)"} < {p.arm for p in stage.points}
 
 
+@pytest.mark.parametrize(("room", "together"), [(12, [2]), (11, [1, 1]), (6, [1, 1])])
+def test_where_only_each_targets_arms_fit_each_target_has_its_round(room, together):
+    other = factories.target("compiled").model_copy(update={"name": "other", "model": "org/other"})
+    modes = {mode: other.model_copy(update={"execution": mode}) for mode in ("compiled", "eager")}
+    both = [
+        *points(1),
+        *(p.model_copy(update={"target": modes[p.target.execution]}) for p in points(1)),
+    ]
+    rounds = list(order.rounds(both, lambda arms: room))
+    assert [len({p.target.name for p in stage.points}) for (stage,) in rounds] == together
+    assert {p.key for (stage,) in rounds for p in stage.points} == {p.key for p in both}
+
+
 def test_what_only_baselines_measure_is_measured_once():
     alone = points(1, cells=[(4, "json")], arms=ARMS[:2])
     got = [p for r in order.rounds([*points(1), *alone], lambda arms: 3) for s in r for p in s.points]

@@ -6,8 +6,6 @@ import pandas as pd
 
 from specbook.analysis.mixture import NOISY, QUIET, K
 from specbook.book.remarks.words import ends, listed, of
-from specbook.errors import ConfigError
-from specbook.measure import campaign
 from specbook.plan import AnyPlan
 from specbook.plan.schema import Frozen
 from specbook.records.experiment import ExperimentRecord
@@ -34,13 +32,13 @@ def found(
     )
 
 
-def dense(plan: AnyPlan, runs: Sequence[RunRecord]) -> list[RunRecord]:
-    """The records of the dense target's chapter from the machine of the mixture's; none if it lacks them."""
-    hardware = runs[0].hardware
-    try:
-        return [one for one in campaign.replay(plan, hardware) if one.hardware.id == hardware.id]
-    except ConfigError:
-        return []
+def by_target(plan: AnyPlan, runs: Sequence[RunRecord]) -> tuple[list[RunRecord], list[RunRecord]]:
+    """The mixture's records, and those of the dense target that a plan's second sweep sets beside it."""
+    mixture = plan.parts()[0].target.name
+    return (
+        [one for one in runs if one.point.target.name == mixture],
+        [one for one in runs if one.point.target.name != mixture],
+    )
 
 
 def touched(table: pd.DataFrame) -> str:

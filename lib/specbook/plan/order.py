@@ -33,8 +33,9 @@ def rounds(points: Sequence[Point], capacity: Capacity, seed: int = SEED) -> Ite
     """The rounds of a campaign, restart by restart.
 
     Where all servers of a restart fit, they are one round of one stage, and the arms of each load and domain
-    take turns. Where fewer fit, arms are dealt at random into rounds that each hold the baselines too. Where
-    not even that fits (one server on a GPU), the round is the whole restart, server after server.
+    take turns. Where only each target's fit, each target has its round. Where fewer fit, arms are dealt at
+    random into rounds that each hold the baselines too. Where not even that fits (one server on a GPU), the
+    round is the whole restart, server after server.
     """
     for restart, group in groupby(sorted(points, key=lambda p: p.restart), key=lambda p: p.restart):
         found, rng = list(group), Random(f"{seed}-{restart}")
@@ -42,9 +43,11 @@ def rounds(points: Sequence[Point], capacity: Capacity, seed: int = SEED) -> Ite
         rng.shuffle(arms)
         base = [arm for arm in arms if arm[1] is None]
         drafting = [arm for arm in arms if arm[1] is not None]
-        room = capacity(arms)
+        room, own = capacity(arms), _by_target(arms)
         if room >= len(arms):
             yield (_stage(found, arms, rng),)
+        elif room >= max(map(len, own)) and len(own) > 1:
+            yield from ((_stage(found, mine, rng),) for mine in own)
         elif len(base) < room:
             for hand in _dealt(drafting, room - len(base)):
                 yield (_stage(_beside(hand, found, first=hand[0] == drafting[0]), [*base, *hand], rng),)
@@ -72,6 +75,12 @@ def positions(together: Together) -> list[int]:
 
 def _arms(points: Sequence[Point]) -> list[Configuration]:
     return list({repr((p.target, p.speculation)): (p.target, p.speculation) for p in points}.values())
+
+
+def _by_target(arms: Sequence[Configuration]) -> list[list[Configuration]]:
+    """Each target's, compiled or eager: these are compared with one another."""
+    names = dict.fromkeys(target.name for target, _ in arms)
+    return [[arm for arm in arms if arm[0].name == name] for name in names]
 
 
 def _dealt(arms: Sequence[Configuration], most: int) -> Iterator[Sequence[Configuration]]:
