@@ -43,19 +43,19 @@ def log_ratios(
 def shipped_log_ratios() -> Floats:
     """By what log ratios of drafting arm to baseline differ over restarts, pooled over the shipped cells."""
     rows = [
-        (run.hardware.id, run.point.load.label, run.point.traffic.domain, run.round.id, run.point.restart,
-         run.point.arm,
+        (run.hardware.id, run.point.target.name, run.point.load.label, run.point.traffic.domain, run.round.id,
+         run.point.restart, f"{run.point.arm} {run.point.speculation and run.point.speculation.model}",
          np.log(run.measurement.throughput.output_tokens_per_s))
         for hardware in sorted({run.hardware.id for run in records.load()})  # each with weights of its own
         for run in select.current(records.load(hardware))
     ]  # fmt: skip
-    names = ["hardware", "load", "domain", "round", "restart", "arm"]
+    names = ["hardware", "target", "load", "domain", "round", "restart", "arm"]
     speeds = pd.DataFrame(rows, columns=[*names, "log"]).set_index(names)["log"].unstack("arm")
     is_base = speeds.columns.str.startswith("baseline")
     ratios = {
         (a, b): speeds[a] - speeds[b] for a in speeds.columns[~is_base] for b in speeds.columns[is_base]
     }
     pairs = pd.concat(ratios).dropna()
-    cells = pairs.groupby(level=[0, 1, *names[:3]])
+    cells = pairs.groupby(level=[0, 1, *names[:4]])
     size = cells.transform("size")
     return ((pairs - cells.transform("mean")) * np.sqrt(size / (size - 1)))[size >= 3].to_numpy()

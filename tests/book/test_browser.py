@@ -64,7 +64,7 @@ def test_page_opens_without_an_error_shows_its_figures_and_its_tables_fit(page, 
     assert not problems
     assert page.locator("article figure:not(:has(svg))").count() == 0
     if "executed" in name:
-        assert page.locator("article .sb-wide:visible").count() >= 4
+        assert page.locator("article .sb-wide:visible").count() >= 2
         assert page.locator("article .sb-narrow:visible").count() == 0
     assert page.evaluate(TOO_WIDE) == []
 

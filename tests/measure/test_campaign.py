@@ -472,6 +472,19 @@ def test_this_machines_records_come_first_else_those_of_the_machine_with_most(wo
     assert [record.hardware.id for record in elsewhere] == ["cuda-other-1x"] * 3
 
 
+def test_a_few_points_by_another_chapter_do_not_make_the_machine_with_most_give_way(world):
+    points = a_plan("01_a").points()
+    other = HARDWARE.model_copy(update={"id": "cuda-other-1x"})
+    for point in points[:3]:
+        records.append(world.record(point, hardware=other))
+        records.append(world.record(point))
+    shared = a_plan("02_b")
+    assert {record.hardware.id for record in campaign.replay(shared, HARDWARE)} == {HARDWARE.id}
+    records.append(world.record(points[3], hardware=other))
+    assert {record.hardware.id for record in campaign.replay(shared, HARDWARE)} == {other.id}
+    assert {record.hardware.id for record in campaign.replay(a_plan("01_a"), HARDWARE)} == {HARDWARE.id}
+
+
 # chapters of several parts, or of none
 
 

@@ -134,11 +134,11 @@ def told() -> list[PublishedRow]:
 
 
 def others() -> pd.DataFrame:
-    """`told` as a page shows it: none of it was measured here."""
+    """`told` as a page shows it: none was measured here. The page of published numbers has the sources."""
     rows = [
         {"target": row.target_model, "draft": row.draft, "hardware": row.hardware, "prompts": row.dataset,
-         "K": row.num_speculative_tokens, "metric": row.metric.replace("_", " "), "published": row.value,
-         "source": row.source.split(" ")[0].removeprefix("https://")}
+         "K": row.num_speculative_tokens, "published": row.value,
+         "metric": row.metric.replace("tok_s", "tokens/s").replace("_", " ")}
         for row in told()
     ]  # fmt: skip
     return pd.DataFrame(rows).set_index(["target", "draft"])

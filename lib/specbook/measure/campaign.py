@@ -42,9 +42,10 @@ def run_or_replay(plan: AnyPlan, source: Source) -> list[RunRecord]:
 def replay(plan: AnyPlan, hardware: Hardware | None = None) -> list[RunRecord]:
     """The records that count (`select.current`) of the plan's points, in its order, all from one machine.
 
-    This machine's are taken if it is one that the plan is for and has any; else those of such a machine with
-    the most; else of the machine with the most: a page says whose they are. Targets bear the plan's name.
-    None for a chapter that sweeps no server; its experiments' are `experiments.replay`.
+    This machine's are taken if it is one that the plan is for and has begun to measure it; else those of such
+    a machine with the most points, be it this one by another chapter's; else of any machine with the most: a
+    page says whose they are. Targets bear the plan's name. None for a chapter that sweeps no server; its
+    experiments' are `experiments.replay`.
     """
     points = {point.key: point for point in plan.points()}
     if not points:
@@ -57,8 +58,12 @@ def replay(plan: AnyPlan, hardware: Hardware | None = None) -> list[RunRecord]:
         )
     wanted, here = machine.load(plan.hardware), (hardware or detect()).id
     fitting = [r for r in good if wanted.fits(r.hardware)] or good
-    ids = sorted(record.hardware.id for record in fitting)
-    chosen = here if here in ids else max(dict.fromkeys(ids), key=ids.count)
+    begun = any(r.hardware.id == here and r.point.chapter == plan.chapter for r in fitting)
+
+    def held(machine_id: str) -> tuple[int, bool, str]:
+        return len({r.key for r in fitting if r.hardware.id == machine_id}), machine_id == here, machine_id
+
+    chosen = here if begun else max({r.hardware.id for r in fitting}, key=held)
     place = {key: index for index, key in enumerate(points)}
     current = select.current(r for r in fitting if r.hardware.id == chosen)
     named = [record.named(points[record.key].target.name) for record in current]

@@ -117,8 +117,9 @@ def _title(name: str) -> str:
 
 
 def _short(name: str, cell: str) -> str:
-    """Two decimals where a column each for eight positions has to fit the page."""
-    return f"{float(cell):.2f}" if AT.fullmatch(name) and cell else cell
+    """Two decimals where a column for each of eight positions has to fit the page, three of losses."""
+    places = 2 if AT.fullmatch(name) else 3 if name.endswith(("_loss", "hours")) else None
+    return f"{float(cell):.{places}f}" if places and cell else cell
 
 
 def _quality(folder: Path) -> Iterator[str]:

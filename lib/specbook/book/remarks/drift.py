@@ -65,16 +65,18 @@ def _domains(arm: str, cell: pd.DataFrame) -> str:
 
 def compared(table: pd.DataFrame) -> pd.DataFrame:
     """Of `drift.compare`, as a page shows it."""
+    found = zip(100 * table["found"], table["episodes"], strict=True)
+    delays = zip(table["delay_s"], table["delay_p90_s"], strict=True)
     return pd.DataFrame(
         {
-            "drift": table["drift"], "found within, s": table["within_s"].map("{:g}".format),
+            "drift": table["drift"], "within, s": table["within_s"].map("{:g}".format),
             "monitor": table["monitor"], "threshold": table["threshold"].round(2),
-            "found": (100 * table["found"]).map("{:.0f} %".format), "episodes": table["episodes"],
-            "delay, s": table["delay_s"].round(1), "p90, s": table["delay_p90_s"].round(1),
-            "delay, drafts": table["delay_drafts"].round(0).astype(int),
+            "found": [f"{share:.0f} % of {n}" for share, n in found],
+            "delay (p90), s": [f"{median:.1f} ({p90:.1f})" for median, p90 in delays],
+            "drafts": table["delay_drafts"].round(0).astype(int),
             "false alarms a day": [one.span(digits=1) for one in table["estimate"]],
         }
-    ).set_index(["drift", "found within, s", "monitor"])  # fmt: skip
+    ).set_index(["drift", "within, s", "monitor"])  # fmt: skip
 
 
 def best(table: pd.DataFrame) -> str:
@@ -106,10 +108,10 @@ def _best(kind: str, cell: pd.DataFrame) -> str:
 def served(table: pd.DataFrame) -> pd.DataFrame:
     """Of `drift.served`, as a page shows it."""
     columns = {
-        "sent": table["sent"], "lost": table["lost"], "of them broken off": table["broken"],
+        "sent": table["sent"], "lost": table["lost"], "broken off": table["broken"],
         "tokens/s": table["tokens_per_s"].round(0).astype(int), "E2E p50, s": table["e2e_p50_s"].round(2),
         "E2E p99, s": table["e2e_p99_s"].round(2), "TTFT p99, s": table["ttft_p99_s"].round(2),
-        "switches": table["switches"], "in flight then": table["in_flight"],
+        "switches": table["switches"], "in flight": table["in_flight"],
     }  # fmt: skip
     return pd.DataFrame({"arm": table["arm"], **columns}).set_index("arm")
 

@@ -2,9 +2,9 @@
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import Self, get_args
+from typing import Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -20,6 +20,8 @@ from specbook.stats.fallback import Fallback, Policy
 from specbook.stats.monitors import Growth
 
 ARMS: tuple[ArmName, ...] = get_args(ArmName)
+NAMES = ("drafting", "plain")
+"""Of the two servers."""
 
 
 class FallbackEpisodes(Frozen):
@@ -32,6 +34,8 @@ class FallbackEpisodes(Frozen):
     policy: Policy
     traffic: Phases
     repeats: int = Field(ge=1)
+    variables: Mapping[Literal["drafting", "plain"], Mapping[str, str]] = Field(default_factory=dict)
+    """Of each server's environment: two on one machine may want a processor each."""
     seed: int = 0
 
     @model_validator(mode="after")
@@ -94,7 +98,10 @@ def fallback(asked: FallbackEpisodes) -> FallenBack:
     """
     weights = weights_of(asked)
     with ExitStack() as stack:
-        pair = [stack.enter_context(Server(asked.target, how)) for how in (asked.speculation, asked.instead)]
+        pair = [Server(asked.target, how) for how in (asked.speculation, asked.instead)]
+        for server, name in zip(pair, NAMES, strict=True):
+            server.environment |= asked.variables.get(name, {})
+            stack.enter_context(server)
         for server in pair:
             phases.warm(asked.traffic, asked.target, server.client.url, server.api_key)
         return FallenBack(arms=tuple(_arms(asked, pair)), weights_sha256=weights)
@@ -127,7 +134,7 @@ def one_arm(asked: FallbackEpisodes, pair: Sequence[Server], name: ArmName, repe
         EngineError: if nothing is answered.
     """
     how, seed = asked.traffic, asked.seed + repeat
-    urls = dict(zip(("drafting", "plain"), (server.client.url for server in pair), strict=True))
+    urls = dict(zip(NAMES, (server.client.url for server in pair), strict=True))
     trial = ("drafting", asked.policy.trial_every) if name == "fallback" else None
     reader = Reader(pair[0].counters, how.scrape_s)
     with Router(urls, trial=trial) as router:
