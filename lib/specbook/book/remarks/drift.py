@@ -107,11 +107,12 @@ def _best(kind: str, cell: pd.DataFrame) -> str:
 
 def served(table: pd.DataFrame) -> pd.DataFrame:
     """Of `drift.served`, as a page shows it."""
+    latencies = zip(table["e2e_p50_s"], table["e2e_p99_s"], strict=True)
     columns = {
         "sent": table["sent"], "lost": table["lost"], "broken off": table["broken"],
-        "tokens/s": table["tokens_per_s"].round(0).astype(int), "E2E p50, s": table["e2e_p50_s"].round(2),
-        "E2E p99, s": table["e2e_p99_s"].round(2), "TTFT p99, s": table["ttft_p99_s"].round(2),
-        "switches": table["switches"], "in flight": table["in_flight"],
+        "tokens/s": table["tokens_per_s"].round(0).astype(int),
+        "E2E p50 (p99), s": [f"{median:.2f} ({p99:.2f})" for median, p99 in latencies],
+        "TTFT p99, s": table["ttft_p99_s"].round(2), "switches": table["switches"], "in flight": table["in_flight"],
     }  # fmt: skip
     return pd.DataFrame({"arm": table["arm"], **columns}).set_index("arm")
 
