@@ -112,7 +112,8 @@ def served(table: pd.DataFrame) -> pd.DataFrame:
         "sent": table["sent"], "lost": table["lost"], "broken off": table["broken"],
         "tokens/s": table["tokens_per_s"].round(0).astype(int),
         "E2E p50 (p99), s": [f"{median:.2f} ({p99:.2f})" for median, p99 in latencies],
-        "TTFT p99, s": table["ttft_p99_s"].round(2), "switches": table["switches"], "in flight": table["in_flight"],
+        "TTFT p99, s": table["ttft_p99_s"].round(2), "switches": table["switches"],
+        "in flight": table["in_flight"],
     }  # fmt: skip
     return pd.DataFrame({"arm": table["arm"], **columns}).set_index("arm")
 
