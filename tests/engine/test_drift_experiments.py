@@ -153,6 +153,19 @@ def test_an_episode_leaves_and_comes_back_and_loses_nothing():
     assert away.length < 2 < 3 < back.length
 
 
+def test_each_server_has_variables_of_its_own(monkeypatch):
+    told = []
+
+    class Told(Server):
+        def begin(self):
+            told.append(self.environment["ECHO_LOUD"])
+            return super().begin()
+
+    monkeypatch.setattr(fallback, "Server", Told)
+    run("fallback", fall_back(variables={"plain": {"ECHO_LOUD": "1"}}))
+    assert told == ["0", "1"]
+
+
 def test_a_drafting_server_that_dies_in_the_middle_loses_no_request_that_had_not_begun(tmp_path, load):
     asked = FallbackEpisodes.model_validate(fall_back(traffic=traffic(["long"], n=150)))
     with Server(TARGET, NGRAM, log_dir=tmp_path) as drafting, Server(TARGET, None, log_dir=tmp_path) as plain:
