@@ -20,6 +20,7 @@ PAGES = [
     "book/pocket_models",
     "book/published",
     "book/calculator",
+    "book/memory",
     "book/references",
 ]
 

@@ -8,7 +8,7 @@ import pandas as pd
 from specbook import plan, records
 from specbook.analysis import narrow
 from specbook.book.figures import style
-from specbook.book.remarks.words import listed
+from specbook.book.remarks.words import listed, percent
 from specbook.errors import ConfigError
 from specbook.measure import campaign, checkers, provenance
 from specbook.plan import Plan, machines, models, prompts
@@ -47,7 +47,7 @@ def render() -> str:
         size = f"{_gb(machine.memory_bytes or 0)} GB a device{rank} ({machine.memory_source})."
         parts += [f"# {machine.title}", f"`params/{hardware}`: {size}", _markdown(table(machine))]
     parts += [
-        "# What an engine reported",
+        "# What an engine reported, in GiB",
         reports(),
         "# BF16 against INT8 and INT4 on a processor",
         measured(),
@@ -136,9 +136,9 @@ def reports() -> str:
                     "model": models.load(name).title,
                     "hardware": row.hardware,
                     "engine": row.system,
-                    "reported, GiB": f"{row.number:g}",
-                    "checkpoint, GiB": f"{sums[0]:.1f}",
-                    "as loaded, GiB": f"{sums[1]:.1f}",
+                    "reported": f"{row.number:g}",
+                    "checkpoint": f"{sums[0]:.1f}",
+                    "as loaded": f"{sums[1]:.1f}",
                     "source": row.source,
                 }
             )
@@ -172,7 +172,36 @@ def measured() -> str:
         }
         for row in table.itertuples()
     ]
-    return "\n\n".join([_markdown(pd.DataFrame(rows)), style.credit(runs), *[missing] * bool(lacking)])
+    parts = [hurt(table), _markdown(pd.DataFrame(rows)), style.credit(runs), *[missing] * bool(lacking)]
+    return "\n\n".join(filter(None, parts))
+
+
+def hurt(table: pd.DataFrame) -> str:
+    """Of `narrow.table`, at its first load: the draft's length on each target, and what a step with it costs
+    there in decode steps of that target, which is length over speed-up; "" where one drafted nothing.
+    """
+    rows = table[table["load"] == table["load"].iloc[0]]
+    if rows[["length", "speedup"]].isna().any(axis=None):
+        return ""
+    first, *others = rows["length"]
+    apart = max((abs(other / first - 1) for other in others), default=0.0)
+    lengths, prices = (
+        listed(
+            f"{form.format(number)} on {target}"
+            for number, target in zip(numbers, rows["target"], strict=True)
+        )
+        for form, numbers in (
+            ("{:.2f}", rows["length"]),
+            ("{:.1f}", rows["length"] / [one.value for one in rows["speedup"]]),
+        )
+    )
+    return (
+        f"**Does quantizing the target hurt the draft?** The head was trained for {rows['target'].iloc[0]}. "
+        f"At {rows['load'].iloc[0]} its tokens a step are {lengths}: {percent(apart, 1)} apart at most. What "
+        f"it brings is that length over the price of a step, in the target's own decode steps: {prices}. "
+        "Where the price rises and the length does not fall, the draft guesses as before, beside a decode "
+        "step that has become cheaper."
+    )
 
 
 def right(runs: Iterable[RunRecord]) -> Estimate | None:
