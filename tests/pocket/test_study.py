@@ -1,6 +1,8 @@
 """The depth study trains what its table lacks, one change at a time, and writes down what came out."""
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from specbook.pocket import card, study
 
@@ -11,12 +13,15 @@ def trained(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECBOOK_ROOT", str(tmp_path))
     (tmp_path / "models").mkdir()
     recipes = []
+    weights = {"embed_tokens.weight": torch.zeros(500, 100), "fc.weight": torch.zeros(300, 100)}
+    save_file(weights, tmp_path / "model.safetensors")
 
     def train(recipe):
         recipes.append(recipe)
         depths = range(recipe.num_depths)
         names = ",".join(f"position_{d}_acc_epoch" for d in depths)
-        shares = ",".join(f"{0.9 - 0.05 * d:.2f}" for d in depths)
+        better = 0.01 * len(recipes) * bool(recipe.seed or recipe.num_layers > 4)
+        shares = ",".join(f"{0.9 - 0.05 * d + better:.2f}" for d in depths)
         (tmp_path / "training.csv").write_text(f"epoch,{names}\n1,{names}\n2,{shares}\n")
         return tmp_path
 
@@ -37,6 +42,7 @@ def test_rows_come_from_the_last_epoch_and_are_empty_beyond_a_heads_depth(traine
     rows = {row["variant"]: row for row in study.load()}
     assert list(rows) == list(study.VARIANTS)
     assert (rows["2 layers"]["position_0"], rows["2 layers"]["position_7"]) == ("0.90", "0.55")
+    assert {row["read_m"] for row in rows.values()} == {"0.03"}  # what is looked up is not read
     assert (rows["2 layers"]["position_11"], rows["depth 12"]["position_11"]) == ("", "0.35")
     assert [r.num_layers for r in recipes] == [
         change.get("num_layers", 4) for change in study.VARIANTS.values()
@@ -64,3 +70,6 @@ def test_the_card_shows_the_study_once_there_is_one(trained):
     text = card.write().read_text()
     assert "## Depth study" in text
     assert text.count("| depth 16 |") == 1
+    assert "reads, M" in text
+    assert "in the mean: +6.0 6 layers; +0.0 grown" in text
+    assert "Another seed alone makes +2.0:" in text

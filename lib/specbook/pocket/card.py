@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,7 +73,7 @@ def _model(folder: Path) -> Iterator[str]:
     recipe = json.loads((folder / "recipe.json").read_text())
     (stored,) = folder.glob("*.safetensors")
     with safe_open(stored, "pt") as weights:
-        count = sum(_size(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
+        count = sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
     size = stored.stat().st_size
     yield f"## {folder.name}\n"
     yield f"- Parameters stored: {count / 1e6:.1f} M, {size / 1e6:.1f} MB"
@@ -84,13 +85,6 @@ def _model(folder: Path) -> Iterator[str]:
         yield from _curve(folder / "training.csv")
     if (folder / "quality.json").exists():
         yield from _quality(folder)
-
-
-def _size(shape: list[int]) -> int:
-    count = 1
-    for side in shape:
-        count *= side
-    return count
 
 
 def _curve(path: Path) -> Iterator[str]:
@@ -113,6 +107,8 @@ def _title(name: str) -> str:
         return f"right to {int(found[1]) + 1}"
     if found := AT.fullmatch(name):
         return f"at {int(found[1]) + 1}"
+    if name == "read_m":
+        return "reads, M"
     return name.removesuffix("_epoch").removesuffix("_loss").replace("_", " ")
 
 
@@ -140,13 +136,27 @@ def _study() -> Iterator[str]:
         base = study.BASE
         yield f"P-EAGLE heads of {base.epochs} epochs on the target's answers to {base.prompts_per_domain}"
         yield "prompts a domain, far fewer than the shipped head's. Each differs from the first in one thing."
-        yield "Minutes are the processor's. Shares of right guesses by position, whatever came before, on"
-        yield "answers kept out of training (`depth_study.csv`):\n"
+        yield "Minutes are the processor's; `reads, M` is what a draft adds to a step, in millions of"
+        yield "parameters. Shares of right guesses by position, whatever came before, on answers kept out"
+        yield "of training (`depth_study.csv`):\n"
         names = [name for name in rows[0] if any(row[name] for row in rows)]
         yield "| " + " | ".join(map(_title, names)) + " |"
         yield "|" + "---|" * len(names)
         yield from ("| " + " | ".join(_short(name, row[name]) for name in names) + " |" for row in rows)
         yield ""
+        yield from _effects()
+
+
+def _effects() -> Iterator[str]:
+    """What helped, by how much, and how much of that may be chance."""
+    found = study.effects()
+    chance = found.pop(study.CHANCE, None)
+    if found:
+        told = "; ".join(f"{100 * gain:+.1f} {name}" for name, gain in found.items())
+        yield f"More right guesses than the first row's behind position 1, in points, in the mean: {told}."
+    if chance is not None:
+        yield f"Another seed alone makes {100 * chance:+.1f}: differences of that size are chance."
+    yield ""
 
 
 def _percent(estimate: Estimate) -> str:

@@ -1,19 +1,24 @@
 """The depth study: P-EAGLE heads that differ in one thing each, and a table of what each was worth."""
 
 import csv
+import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from safetensors import safe_open
 
 from specbook import paths
 from specbook.pocket.draft import PEagleRecipe
 from specbook.pocket.train import EAGLE3
 
 BASE = PEagleRecipe(prompts_per_domain=100, epochs=3)
+CHANCE = "another seed"
+"""A difference no larger than this one's is chance."""
 VARIANTS: Mapping[str, dict[str, Any]] = {
     "base: 4 layers, depth 8": {},
-    "another seed": {"seed": 1},  # a difference no larger than this one's is chance
+    CHANCE: {"seed": 1},
     "grown from EAGLE-3 (1500 answers)": {"start": EAGLE3},
     "hidden states not normalised": {"norm_before_fc": False},
     "2 layers": {"num_layers": 2},
@@ -31,6 +36,8 @@ VARIANTS: Mapping[str, dict[str, Any]] = {
 """What is changed of `BASE`; one thing at a time."""
 SHOWN = (0, 1, 2, 3, 5, 7, 11, 15)
 """Positions in the table; empty where a head is not that deep."""
+BEHIND = tuple(f"position_{d}" for d in SHOWN if 0 < d < BASE.num_depths)
+"""Those behind the first that every head has: drafting all at once is about these."""
 
 
 def path() -> Path:
@@ -56,7 +63,8 @@ def run(train: Callable[[PEagleRecipe], Path], report: Callable[[str], None]) ->
 
 
 def row_of(variant: str, folder: Path, seconds: float) -> dict[str, Any]:
-    """A row: the processor's time, and per position the share of right guesses in the last validation.
+    """A row: the processor's time, the parameters that a draft reads in millions, and per position the share
+    of right guesses in the last validation.
 
     These shares are marginal (right at this depth, whatever came before), so serving accepts more than their
     products.
@@ -64,7 +72,25 @@ def row_of(variant: str, folder: Path, seconds: float) -> dict[str, Any]:
     with (folder / "training.csv").open(newline="") as file:
         last = list(csv.DictReader(file))[-1]
     shares = {f"position_{d}": last.get(f"position_{d}_acc_epoch", "") for d in SHOWN}
-    return {"variant": variant, "minutes": round(seconds / 60, 1), **shares}
+    return {"variant": variant, "minutes": round(seconds / 60, 1), "read_m": _read_m(folder), **shares}
+
+
+def _read_m(folder: Path) -> float:
+    """Millions of parameters, without the embedding, of which a step reads a few rows."""
+    with safe_open(folder / "model.safetensors", "pt") as weights:
+        names = set(weights.keys()) - {"embed_tokens.weight"}
+        return round(sum(math.prod(weights.get_slice(name).get_shape()) for name in names) / 1e6, 2)
+
+
+def effects() -> dict[str, float]:
+    """By how much each variant is right more often than the first, in the mean over BEHIND; best first."""
+    base, *others = load()
+    found = {row["variant"]: _behind(row) - _behind(base) for row in others}
+    return dict(sorted(found.items(), key=lambda one: -one[1]))
+
+
+def _behind(row: Mapping[str, str]) -> float:
+    return sum(float(row[name]) for name in BEHIND) / len(BEHIND)
 
 
 def load() -> list[dict[str, str]]:
