@@ -7,6 +7,7 @@ from specbook.plan.schema import Frozen
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.mixture import ExpertsTouched, NoisyDomain, NoisyRouter, Touched
 from specbook.records.run import SpecDecodeCounters
+from specbook.records.stepped import Stepped, Variant
 from specbook.stats import experts, wilson
 from specbook.stats.estimate import Estimate
 from synthetic import HARDWARE, ORIGIN, START
@@ -17,11 +18,12 @@ def write(plan: Chapter, agreement: float = 0.8, harm: float = 0.1, more_experts
     `harm` of the acceptance and adds `more_experts`."""
     for index, asked in enumerate(plan.experiments):
         given = asked.parameters
-        result = (
-            _touched(given, agreement)
-            if asked.name == "experts_touched"
-            else _noisy(given, harm, more_experts)
-        )
+        if asked.name == "experts_touched":
+            result: Frozen = _touched(given, agreement)
+        elif asked.name == "step":
+            result = _stepped(given)
+        else:
+            result = _noisy(given, harm, more_experts)
         records.append(_record(plan, asked, index, result))
 
 
@@ -49,6 +51,18 @@ def _touched(given: dict, agreement: float) -> ExpertsTouched:
     ]  # fmt: skip
     return ExpertsTouched(num_experts=8, num_experts_per_token=2, context=90,
                           logit_spread=1.5, touched=tuple(found))  # fmt: skip
+
+
+def _stepped(given: dict) -> Stepped:
+    """Five milliseconds of which the target's pass takes four, or twice as long with a draft."""
+    step_s = 0.01 if "speculation" in given else 0.005
+    return Stepped(
+        variants=tuple(
+            Variant(name=option["name"], length=2.0, step_s=(step_s,) * 3, profiled_step_s=step_s,
+                    parts={"target's pass": 0.8, "between steps": 0.2})
+            for option in given.get("options", [{"name": "as planned"}])
+        )
+    )  # fmt: skip
 
 
 def _noisy(given: dict, harm: float, more_experts: float) -> NoisyRouter:

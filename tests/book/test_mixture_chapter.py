@@ -9,7 +9,7 @@ import mixtures
 import synthetic
 from specbook import plan
 from specbook.analysis import mixture as analysis
-from specbook.book import mixture
+from specbook.book import mixture, profiled
 from specbook.book.figures import mixture as draw
 from specbook.measure import experiments
 from specbook.pocket import catalogue
@@ -27,6 +27,7 @@ def test_the_full_plan_draws_and_claims_what_its_records_say(full):
     for sweep, world in zip(full.parts(), (synthetic.USUAL, quick_to_verify), strict=True):
         synthetic.write(sweep, world=world)
     mixtures.write(full, harm=0.1)
+    mixtures.write(plan.load(profiled.MIXTURE, "cpu", "full"))
     said = chapters.run("05_moe")
     assert "8 experts, 2 of them for each token" in said
     assert "spread of the router's logits over the experts of a layer: 1.50" in said
@@ -34,6 +35,11 @@ def test_the_full_plan_draws_and_claims_what_its_records_say(full):
     assert "the claim that the draft loses its target, not that more is read" in said
     assert re.search(r"It loses on the mixture and wins on the dense target on .* at batch 32", said)
     assert "The target itself gets worse, or loops: json" in said
+    assert re.search(
+        r"mixture decodes, in tokens/s of the dense target's, (0\.9|1\.0)\d to 1\.\d\d times at", said
+    )
+    assert "**pocket-moe, P-EAGLE K=8**: 10.0 ms, 2.00 times as long" in said
+    assert "*no thread kept back* changes nothing beyond its interval for pocket-moe, P-EAGLE K=8" in said
     assert not re.search(r"not measured yet|\bnan\b|Empty DataFrame", said)
 
 
@@ -61,6 +67,7 @@ def test_without_experiments_the_page_says_so_and_claims_nothing(quick):
         mixture.NO_PRICE,
         mixture.NO_DENSE,
         "nothing measured",
+        f"specbook run {profiled.MIXTURE}",
     ):
         assert words in said
     assert "supports" not in said

@@ -125,7 +125,7 @@ def test_an_engine_without_a_profiler_a_failed_answer_and_a_refused_profile_are_
         step.run(asked())
 
 
-def kept(*pairs):
+def kept(*pairs, target=MappingProxyType(TARGET)):
     """What replaying an appendix gives: (speculation, a step's ms, the other option's)."""
     for draft, ms, other in pairs:
         parts = {"pass": 0.5, "draft": 0.5 if draft else 0.0, "between steps": 0.0 if draft else 0.5}
@@ -134,7 +134,9 @@ def kept(*pairs):
                     profiled_step_s=0.1)
             for name, s in (("as planned", ms), ("other", other))
         ]  # fmt: skip
-        experiment = SimpleNamespace(parameters={"speculation": draft} if draft else {})
+        experiment = SimpleNamespace(
+            parameters={"target": target} | ({"speculation": draft} if draft else {})
+        )
         yield SimpleNamespace(experiment=experiment), Stepped(variants=tuple(variants))
 
 
@@ -158,8 +160,19 @@ def test_parts_are_laid_over_the_time_without_the_profiler_and_options_over_the_
     assert draw.step_parts(parts).get_xlabel() == "ms a step, one sequence"
 
 
+def test_arms_of_two_targets_bear_their_target_and_are_held_against_its_own_first_one():
+    dense, mixture = ({"name": name} for name in ("dense", "mixture"))
+    pairs = ((None, 4, 4), (DRAFT, 10, 5)), ((None, 2, 2), (DRAFT, 9, 9))
+    found = [*kept(*pairs[0], target=dense), *kept(*pairs[1], target=mixture)]
+    told = remarks.step_parts(steps.parts(found))
+    assert "- **dense, baseline**: 4.0 ms" in told
+    assert "- **dense, ngram K=3**: 10.0 ms, 2.50 times as long." in told
+    assert "- **mixture, ngram K=3**: 9.0 ms, 4.50 times as long." in told
+    assert list(steps.options(found)["arm"])[2:] == ["mixture, baseline", "mixture, ngram K=3"]
+
+
 def test_no_two_parts_of_a_step_share_a_colour():
-    parts = pd.DataFrame([("baseline", part, 1.0) for part in PARTS], columns=list(steps.PARTS))
+    parts = pd.DataFrame([("dense", "baseline", part, 1.0) for part in PARTS], columns=list(steps.PARTS))
     drawn = [bars.patches[0].get_facecolor() for bars in draw.step_parts(parts).containers]
     assert len(set(drawn)) == len(drawn) == len(PARTS)
 
@@ -167,8 +180,9 @@ def test_no_two_parts_of_a_step_share_a_colour():
 def test_where_nothing_was_profiled_the_page_says_what_measures_it(monkeypatch, tmp_path):
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
     for hardware in ("cpu", "h100"):
-        assert profiled.kept(hardware) == []
-    assert "specbook run appendix_step" in profiled.said([])
+        for appendix in (profiled.DENSE, profiled.MIXTURE):
+            assert profiled.kept(hardware, appendix) == []
+            assert f"specbook run {appendix}" in profiled.said([], appendix)
     assert steps.parts([]).empty
     assert steps.options([]).empty
     assert "once one was profiled" in remarks.step_parts(steps.parts([]))

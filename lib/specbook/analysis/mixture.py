@@ -22,7 +22,8 @@ NOISE = (
     *(f"{name}_estimate" for name in ("length", "passed", "looped", "experts")),
 )  # fmt: skip
 BESIDE = (
-    "load", "domain", "moe", "dense", "moe_arm", "dense_arm", "moe_length", "dense_length", "lost", "ahead",
+    "load", "domain", "moe", "dense", "moe_arm", "dense_arm", "moe_length", "dense_length", "moe_base",
+    "dense_base", "lost", "ahead",
 )  # fmt: skip
 ARM = ["load", "domain", "label"]
 NAN = float("nan")
@@ -107,8 +108,9 @@ def beside(moe: Sequence[RunRecord], dense: Sequence[RunRecord]) -> pd.DataFrame
     """Each target's fastest arm, by load and domain, of those arms that both were measured with there.
 
     Columns: BESIDE; `moe` and `dense` are the `Estimate`s of the speed-ups over each target's own best
-    baseline, the lengths are the arms' own, in tokens/step. `lost`: speculation slows the mixture down and
-    speeds the dense target up; `ahead`: it brings the mixture more; both beyond the intervals.
+    baseline, the lengths are the arms' own, in tokens/step, the bases those baselines, in tokens/s. `lost`:
+    speculation slows the mixture down and speeds the dense target up; `ahead`: it brings the mixture more;
+    both beyond the intervals.
     """
     if not (moe and dense):
         return summaries.frame([], BESIDE)
@@ -129,5 +131,6 @@ def _fastest(where: tuple[str, str], cell: pd.DataFrame) -> dict:
         "load": where[0], "domain": where[1], "moe": moe, "dense": dense,
         **{f"{name}_arm": row["label"] for name, row in best.items()},
         **{f"{name}_length": row[f"length_{name}"] for name, row in best.items()},
+        **{f"{name}_base": row[f"baseline_tokens_per_s_{name}"] for name, row in best.items()},
         "lost": told and moe.high < 1 < dense.low, "ahead": told and moe.low > dense.high,
     }  # fmt: skip

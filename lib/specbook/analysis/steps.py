@@ -1,6 +1,6 @@
 """What a decode step costs, beside the least it could cost, and how busy the machine was."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pandas as pd
@@ -14,7 +14,7 @@ from specbook.records.run import RunRecord
 from specbook.records.stepped import Stepped
 from specbook.stats import ratios, roofline, sized
 
-PARTS = ("arm", "part", "milliseconds")
+PARTS = ("target", "arm", "part", "milliseconds")
 OPTIONS = ("arm", "option", "length", "estimate")
 UNKNOWN = dict.fromkeys(("memory_s", "compute_s", "least_s", "overhead_s", "bound"))
 
@@ -86,12 +86,13 @@ def parts(kept: Iterable[tuple[ExperimentRecord, Stepped]]) -> pd.DataFrame:
 
     The profiler says the shares; they are laid over the step as it was timed without it.
     """
-    rows = []
-    for record, result in kept:
+    kept, rows = list(kept), []
+    arms = _arms([record for record, _ in kept])
+    for (record, result), arm in zip(kept, arms, strict=True):
         first = result.variants[0]
         whole_ms = 1e3 * ratios.geometric_mean_ci(first.step_s, unit_of_n="turns").value
         rows += [
-            {"arm": _arm(record), "part": part, "milliseconds": share * whole_ms}
+            {"target": _target(record), "arm": arm, "part": part, "milliseconds": share * whole_ms}
             for part, share in first.parts.items()
         ]
     return summaries.frame(rows, PARTS)
@@ -103,17 +104,27 @@ def options(kept: Iterable[tuple[ExperimentRecord, Stepped]]) -> pd.DataFrame:
     `estimate` is a ratio of times over turns; below one, the step is shorter. `length` is the variant's
     tokens a step, which an option of the engine's should not change.
     """
-    rows = []
-    for record, result in kept:
+    kept, rows = list(kept), []
+    arms = _arms([record for record, _ in kept])
+    for (_, result), arm in zip(kept, arms, strict=True):
         first, *others = result.variants
         rows += [
-            {"arm": _arm(record), "option": other.name, "length": other.length,
+            {"arm": arm, "option": other.name, "length": other.length,
              "estimate": ratios.ratio_ci(other.step_s, first.step_s, unit_of_n="turns")}
             for other in others
         ]  # fmt: skip
     return summaries.frame(rows, OPTIONS)
 
 
-def _arm(record: ExperimentRecord) -> str:
-    given = record.experiment.parameters.get("speculation")
-    return Speculation.model_validate(given).label if given else "baseline"
+def _target(record: ExperimentRecord) -> str:
+    return str(record.experiment.parameters["target"]["name"])
+
+
+def _arms(records: Sequence[ExperimentRecord]) -> list[str]:
+    """What each ran, named with its target where they have several."""
+    given = [record.experiment.parameters.get("speculation") for record in records]
+    arms = [Speculation.model_validate(one).label if one else "baseline" for one in given]
+    targets = [_target(record) for record in records]
+    if len(set(targets)) < 2:
+        return arms
+    return [f"{target}, {arm}" for target, arm in zip(targets, arms, strict=True)]

@@ -1,4 +1,4 @@
-"""Experiments on a step, of the appendix that has a plan and no chapter, as chapter 3 shows them."""
+"""Experiments on a step, of appendices that have a plan and no chapter, as chapters 3 and 5 show them."""
 
 from specbook import plan
 from specbook.book.figures import style
@@ -6,18 +6,20 @@ from specbook.measure import experiments
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.stepped import Stepped
 
-APPENDIX = "appendix_step"
+DENSE = "appendix_step"
+MIXTURE = "appendix_mixture_step"
+"""Has the dense target too, in the same precision."""
 
 
-def kept(hardware: str) -> list[tuple[ExperimentRecord, Stepped]]:
+def kept(hardware: str, appendix: str = DENSE) -> list[tuple[ExperimentRecord, Stepped]]:
     """What is on record of this hardware's full plan; nothing where it has none."""
-    if not plan.file(APPENDIX, hardware).is_file():
+    if not plan.file(appendix, hardware).is_file():
         return []
-    return experiments.replay(plan.load(APPENDIX, hardware, "full"), partial=True)
+    return experiments.replay(plan.load(appendix, hardware, "full"), partial=True)
 
 
-def said(found: list[tuple[ExperimentRecord, Stepped]]) -> str:
+def said(found: list[tuple[ExperimentRecord, Stepped]], appendix: str = DENSE) -> str:
     """Whose numbers they are, or that there are none and what measures them."""
     if not found:
-        return f"not measured yet on this hardware: specbook run {APPENDIX}"
+        return f"not measured yet on this hardware: specbook run {appendix}"
     return style.credit_experiments(found, "shares by the engine's profiler, times without it")

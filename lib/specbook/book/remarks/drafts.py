@@ -107,22 +107,27 @@ def bounds(table: pd.DataFrame) -> str:
 
 
 def step_parts(table: pd.DataFrame) -> str:
-    """Of `steps.parts`: what a step takes, and its largest parts beside the first arm's."""
-    lines, first = [], None
-    for arm, cell in table.groupby("arm", sort=False):
-        spent = cell.set_index("part")["milliseconds"]
-        if first is None:
-            first = spent
-            told = [f"{part} {percent(share)}" for part, share in (spent / spent.sum()).nlargest(3).items()]
-            lines.append(f"- **{arm}**: {spent.sum():.1f} ms, of which {listed(told)}.")
-            continue
-        more = spent - first.reindex(spent.index).fillna(0.0)
-        told = [f"{part} {extra:+.1f}" for part, extra in more.loc[more.abs().nlargest(3).index].items()]
-        lines.append(
-            f"- **{arm}**: {spent.sum():.1f} ms, {spent.sum() / first.sum():.2f} times as long. Most of the "
-            f"difference, in ms: {listed(told)}."
-        )
+    """Of `steps.parts`: what a step takes, and its largest parts beside the same target's first arm's."""
+    lines = []
+    for _, of_target in table.groupby("target", sort=False):
+        cells = of_target.groupby("arm", sort=False)
+        first, *others = ((arm, cell.set_index("part")["milliseconds"]) for arm, cell in cells)
+        lines += [_first_step(*first), *(_longer_step(*other, first[1]) for other in others)]
     return "\n".join(lines) or "What a step's time goes into is told once one was profiled."
+
+
+def _first_step(arm: str, spent: pd.Series) -> str:
+    told = [f"{part} {percent(share)}" for part, share in (spent / spent.sum()).nlargest(3).items()]
+    return f"- **{arm}**: {spent.sum():.1f} ms, of which {listed(told)}."
+
+
+def _longer_step(arm: str, spent: pd.Series, first: pd.Series) -> str:
+    more = spent - first.reindex(spent.index).fillna(0.0)
+    told = [f"{part} {extra:+.1f}" for part, extra in more.loc[more.abs().nlargest(3).index].items()]
+    return (
+        f"- **{arm}**: {spent.sum():.1f} ms, {spent.sum() / first.sum():.2f} times as long. Most of the "
+        f"difference, in ms: {listed(told)}."
+    )
 
 
 def options(table: pd.DataFrame) -> str:
