@@ -1,8 +1,10 @@
 """The depth study trains what its table lacks, one change at a time, and writes down what came out."""
 
+import json
+
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from specbook.pocket import card, study
 
@@ -15,6 +17,8 @@ def trained(tmp_path, monkeypatch):
     recipes = []
     weights = {"embed_tokens.weight": torch.zeros(500, 100), "fc.weight": torch.zeros(300, 100)}
     save_file(weights, tmp_path / "model.safetensors")
+    sizes = {"draft_vocab_size": 500, "transformer_layer_config": {"hidden_size": 100}}
+    (tmp_path / "config.json").write_text(json.dumps(sizes))
 
     def train(recipe):
         recipes.append(recipe)
@@ -26,6 +30,13 @@ def trained(tmp_path, monkeypatch):
         return tmp_path
 
     return train, recipes
+
+
+def with_output(folder):
+    """The same head, had it trained the output matrix that its target lent it."""
+    held = load_file(folder / "model.safetensors")
+    save_file(held | {study.OUTPUT: torch.zeros(500, 100)}, folder / "model.safetensors")
+    return folder
 
 
 def test_every_variant_changes_the_base_and_none_is_the_same_twice():
@@ -42,11 +53,20 @@ def test_rows_come_from_the_last_epoch_and_are_empty_beyond_a_heads_depth(traine
     rows = {row["variant"]: row for row in study.load()}
     assert list(rows) == list(study.VARIANTS)
     assert (rows["2 layers"]["position_0"], rows["2 layers"]["position_7"]) == ("0.90", "0.55")
-    assert {row["read_m"] for row in rows.values()} == {"0.03"}  # what is looked up is not read
+    # What is looked up is not read, what the target lends is.
+    assert {row["read_m"] for row in rows.values()} == {"0.08"}
     assert (rows["2 layers"]["position_11"], rows["depth 12"]["position_11"]) == ("", "0.35")
     assert [r.num_layers for r in recipes] == [
         change.get("num_layers", 4) for change in study.VARIANTS.values()
     ]
+    assert study.row_of("own output", with_output(train(study.BASE)), 60)["read_m"] == 0.08
+
+
+def test_rows_stand_in_the_order_of_the_variants_whenever_they_were_trained(trained):
+    study.run(trained[0], lambda line: None)
+    head, *rows = study.path().read_text().splitlines(keepends=True)
+    study.path().write_text(head + "".join(reversed(rows)))
+    assert [row["variant"] for row in study.load()] == list(study.VARIANTS)
 
 
 def test_what_was_trained_is_not_trained_again(trained):

@@ -136,9 +136,10 @@ def _study() -> Iterator[str]:
         base = study.BASE
         yield f"P-EAGLE heads of {base.epochs} epochs on the target's answers to {base.prompts_per_domain}"
         yield "prompts a domain, far fewer than the shipped head's. Each differs from the first in one thing."
-        yield "Minutes are the processor's; `reads, M` is what a draft adds to a step, in millions of"
-        yield "parameters. Shares of right guesses by position, whatever came before, on answers kept out"
-        yield "of training (`depth_study.csv`):\n"
+        yield "Minutes are the processor's, and processors were of several kinds: they are no measure of a"
+        yield "difference. `reads, M` is what a draft adds to a step, in millions of parameters."
+        yield "Shares of right guesses by position, whatever came before, on answers kept out of training"
+        yield "(`depth_study.csv`):\n"
         names = [name for name in rows[0] if any(row[name] for row in rows)]
         yield "| " + " | ".join(map(_title, names)) + " |"
         yield "|" + "---|" * len(names)

@@ -1,6 +1,7 @@
 """The depth study: P-EAGLE heads that differ in one thing each, and a table of what each was worth."""
 
 import csv
+import json
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -40,6 +41,9 @@ BEHIND = tuple(f"position_{d}" for d in SHOWN if 0 < d < BASE.num_depths)
 """Those behind the first that every head has: drafting all at once is about these."""
 
 
+EMBEDDING, OUTPUT = "embed_tokens.weight", "lm_head.weight"
+
+
 def path() -> Path:
     """The table; only what was really trained is in it."""
     return paths.models_dir() / "depth_study.csv"
@@ -76,10 +80,14 @@ def row_of(variant: str, folder: Path, seconds: float) -> dict[str, Any]:
 
 
 def _read_m(folder: Path) -> float:
-    """Millions of parameters, without the embedding, of which a step reads a few rows."""
+    """Millions of parameters that a draft reads: no embedding, of which a step looks up a few rows, and the
+    output matrix also where the target lends it."""
     with safe_open(folder / "model.safetensors", "pt") as weights:
-        names = set(weights.keys()) - {"embed_tokens.weight"}
-        return round(sum(math.prod(weights.get_slice(name).get_shape()) for name in names) / 1e6, 2)
+        shapes = {name: weights.get_slice(name).get_shape() for name in weights.keys()}  # noqa: SIM118
+    config = json.loads((folder / "config.json").read_text())
+    lent = {OUTPUT: [config["draft_vocab_size"], config["transformer_layer_config"]["hidden_size"]]}
+    read = lent | {name: shape for name, shape in shapes.items() if name != EMBEDDING}
+    return round(sum(map(math.prod, read.values())) / 1e6, 2)
 
 
 def effects() -> dict[str, float]:
@@ -94,11 +102,11 @@ def _behind(row: Mapping[str, str]) -> float:
 
 
 def load() -> list[dict[str, str]]:
-    """The rows so far, in the order they were trained."""
+    """The rows so far, in the order of VARIANTS."""
     if not path().exists():
         return []
     with path().open(newline="") as file:
-        return list(csv.DictReader(file))
+        return sorted(csv.DictReader(file), key=lambda row: list(VARIANTS).index(row["variant"]))
 
 
 def _append(row: Mapping[str, Any]) -> None:
