@@ -214,13 +214,12 @@ def _two(value: float) -> str:
 
 def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
     """Of `mixture.beside`: both targets' best speed-ups, and what a step of these arms yields."""
-    body = {
-        "load": table["load"], "domain": table["domain"],
-        "mixture": [f"{row.moe.span('×')} ({row.moe_arm})" for row in table.itertuples()],
-        "its baseline, tokens/s": table["moe_base"].round(0).astype(int),
-        "tokens a step": table["moe_length"].map(_two),
-        "dense": [f"{row.dense.span('×')} ({row.dense_arm})" for row in table.itertuples()],
-        "baseline there": table["dense_base"].round(0).astype(int),
-        "tokens a step there": table["dense_length"].map(_two),
-    }  # fmt: skip
-    return pd.DataFrame(body).set_index(["load", "domain"])
+    rows = [
+        {
+            "load": row["load"], "domain": row["domain"], "target": target, "arm": row[f"{name}_arm"],
+            "speed-up": row[name].span("×"), "baseline, tokens/s": round(row[f"{name}_base"]),
+            "tokens a step": _two(row[f"{name}_length"]),
+        }
+        for _, row in table.iterrows() for name, target in (("moe", "mixture"), ("dense", "dense"))
+    ]  # fmt: skip
+    return pd.DataFrame(rows).set_index(["load", "domain", "target"])
