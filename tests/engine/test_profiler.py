@@ -23,6 +23,7 @@ def step(start):
     """100 of every thing that is counted, in microseconds; the operations of the draft are the draft's."""
     return [
         scope("preprocess", start, 10), scope("forward", start + 10, 50),
+        op("## Call CompiledFxGraph f5mm2 ##", start + 11, 48),  # named by a digest
         op("vllm::unified_attention_with_output", start + 12, 20), op("_C::cpu_attention", start + 14, 10),
         op("vllm::unified_kv_cache_update", start + 33, 2),
         op("aten::linear", start + 35, 15), op("aten::mm", start + 36, 10), op("aten::add", start + 55, 2),

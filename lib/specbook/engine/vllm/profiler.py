@@ -27,7 +27,8 @@ OPERATIONS = MappingProxyType(
     {
         "attention": re.compile("unified_attention"),
         "KV cache": re.compile("kv_cache_update"),
-        "matrices": re.compile("mm|linear|matmul"),
+        # Of an operation, with its namespace: a compiled graph bears a digest, which may hold any letters.
+        "matrices": re.compile(r"::\w*(mm|linear|matmul)"),
     }
 )
 REST, BETWEEN = "rest of the pass", "between steps"
