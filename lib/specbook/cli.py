@@ -88,7 +88,7 @@ def run(
 ) -> None:
     """Measure what is missing of these chapters' plans; every point is on disk before the next starts."""
     from specbook import plan
-    from specbook.measure import campaign, needs, preview
+    from specbook.measure import campaign, needs, preview, shapes
     from specbook.plan import own
     from specbook.pocket import train as training
 
@@ -96,6 +96,7 @@ def run(
         given = own.given(target, draft or [], prompts, settings or [])
         plans = [plan.load(name, hardware, group, **given) for name in plan.chapters(chapters, hardware)]
         models = [model for one in plans for model in one.models()]
+        shapes.make(models)
         lacking = training.missing(models, report=None if dry_run else out.print)
         _leave_out(lacking)
         if dry_run:

@@ -45,7 +45,7 @@ def render() -> str:
     for hardware, machine in accelerators():
         rank = "" if machine.ranks_per_device == 1 else f", {machine.ranks_per_device} ranks"
         size = f"{_gb(machine.memory_bytes or 0)} GB a device{rank} ({machine.memory_source})."
-        parts += [f"# {machine.title}", f"`params/{hardware}`: {size}", _markdown(table(machine))]
+        parts += [f"# {machine.title}", f"`params/{hardware}`: {size}", markdown(table(machine))]
     parts += [
         "# What an engine reported, in GiB",
         reports(),
@@ -142,7 +142,7 @@ def reports() -> str:
                     "source": row.source,
                 }
             )
-    return _markdown(pd.DataFrame(rows))
+    return markdown(pd.DataFrame(rows))
 
 
 def measured() -> str:
@@ -172,7 +172,7 @@ def measured() -> str:
         }
         for row in table.itertuples()
     ]
-    parts = [hurt(table), _markdown(pd.DataFrame(rows)), style.credit(runs), *[missing] * bool(lacking)]
+    parts = [hurt(table), markdown(pd.DataFrame(rows)), style.credit(runs), *[missing] * bool(lacking)]
     return "\n\n".join(filter(None, parts))
 
 
@@ -242,5 +242,6 @@ def _gb(size: float) -> str:
     return f"{size / 1e9:.1f}"
 
 
-def _markdown(found: pd.DataFrame) -> str:
+def markdown(found: pd.DataFrame) -> str:
+    """A table for a page that is no notebook: cells as they are, no index."""
     return found.to_markdown(index=False, disable_numparse=True)

@@ -15,7 +15,15 @@ import nbformat
 import yaml
 
 from specbook import mistakes, paths, plan
-from specbook.book import calculator_page, cells, headline, memory_page, pages, published_page
+from specbook.book import (
+    break_even_page,
+    calculator_page,
+    cells,
+    headline,
+    memory_page,
+    pages,
+    published_page,
+)
 from specbook.errors import ConfigError, SpecbookError
 from specbook.measure import campaign
 from specbook.plan import Plan, Source
@@ -114,10 +122,11 @@ def _run(notebook: Path, out: Path, parameters: dict[str, Any]) -> None:
 
 
 def prepare(names: Iterable[str], hardware: str = "cpu", group: str = "full") -> None:
-    """Write what prose pages include: front page, calculator, published numbers, memory, models' card."""
+    """Write what prose pages include: front page, calculator, published numbers, memory, break-even, card."""
     folder, names = executed_dir(), list(names)
     published_page.write(folder)
     memory_page.write(folder)
+    break_even_page.write(folder)
     runs = _speculative(names, hardware, group)
     headline.write(_headline(names, hardware, group), folder)
     calculator_page.write(_priced(runs), folder)

@@ -29,7 +29,7 @@ def local_folder(model: str) -> Path | None:
     folder = Path(resolve_model(model))
     if os.path.isdir(folder):  # False, and no error, for a name too long to be one
         return folder
-    made = (paths.root() / model).parent == paths.build_dir()
+    made = paths.build_dir() in (paths.root() / model).parents
     if (
         made
         or model.startswith(("/", ".", "~"))
@@ -87,14 +87,18 @@ def check_weights(folder: Path) -> None:
             ) from error
 
 
-def check_model(model: str, revision: str | None) -> Path | None:
-    """A local model's folder, found complete; None for a hub id that the hub or its cache knows."""
+def check_model(model: str, revision: str | None, weights: bool = True) -> Path | None:
+    """A local model's folder, found complete; None for a hub id that the hub or its cache knows.
+
+    Without `weights` its shape is enough.
+    """
     folder = local_folder(model)
     if folder is None:
         hub.check(model, revision)
         return None
     read_config(folder)
-    check_weights(folder)
+    if weights:
+        check_weights(folder)
     return folder
 
 
@@ -116,7 +120,8 @@ def check(target: Target, speculation: Speculation | None) -> None:
     Raises:
         ConfigError: naming the value that is wrong and how to mend it.
     """
-    folder = check_model(target.model, target.revision)
+    real = target.load_format != "dummy"
+    folder = check_model(target.model, target.revision, real)
     if folder is not None:
         check_experts(folder)
     if speculation is None:
@@ -125,7 +130,7 @@ def check(target: Target, speculation: Speculation | None) -> None:
     k, limit = speculation.num_speculative_tokens, target.max_model_len - 1
     if k > limit:
         raise ConfigError(f"num_speculative_tokens {k} exceeds {limit}, the most that max_model_len allows")
-    draft = check_model(speculation.model, speculation.revision) if speculation.model else None
+    draft = check_model(speculation.model, speculation.revision, real) if speculation.model else None
     if folder is not None and draft is not None:
         speculation.drafting.check_draft(_checkpoint(folder), _checkpoint(draft))
 

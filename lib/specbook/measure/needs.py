@@ -112,6 +112,8 @@ def drafted(target: Target, speculation: Speculation | None) -> Draft:
     """What the draft keeps; a method without a model keeps nothing there."""
     if speculation is None or speculation.model is None:
         return Draft(0.0, 0)
+    if head := models.head_of_shape(speculation.model):
+        return Draft(head.weight_bytes, head.num_layers)
     folder = Path(resolve_model(speculation.model))
     if folder.is_dir():
         return Draft(sum(p.stat().st_size for p in folder.glob("*.safetensors")), _layers(folder))

@@ -66,11 +66,16 @@ def _sha256(path: Path, mtime_ns: int, size: int) -> str:
 
 
 def model_sha256(model: str, revision: str | None) -> str:
-    """Digest of a local model's weight files in name order; `hub:<id>@<revision>` for a hub id."""
+    """Digest of a local model's weight files in name order; `hub:<id>@<revision>` for a hub id.
+
+    `shape:` and the digest of its config.json for a folder that holds no weights.
+    """
     folder = Path(resolve_model(model))
     if not folder.is_dir():
         return f"hub:{model}@{revision or 'main'}"
     files = sorted(folder.glob("*.safetensors"))
+    if not files and (shape := folder / "config.json").is_file():
+        return f"shape:{file_sha256(shape)}"
     return hashlib.sha256("".join(file_sha256(f) for f in files).encode()).hexdigest()
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from specbook.errors import ConfigError
 from specbook.mistakes import explain, near
 
-OF_EVERY_METHOD = ("method", "num_speculative_tokens", "parallel_drafting")
+OF_EVERY_METHOD = ("method", "num_speculative_tokens", "parallel_drafting", "synthetic_acceptance_rates")
 """Keys that a plan sets for whatever method it names."""
 
 

@@ -1,10 +1,11 @@
 """Models that several machines serve: `params/models/<name>/model.yaml`, with the config.json beside it."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, JsonValue, ValidationError
 
 from specbook import methods, paths
 from specbook.errors import ConfigError
@@ -17,6 +18,8 @@ from specbook.plan.schema import Draft, Frozen, Name, Target
 
 Format = Literal["bf16", "fp8", "int4-awq", "mxfp4"]
 Revision = Field(default=None, pattern=r"^[0-9a-f]{40}$")
+SHAPES = "build/shapes"
+"""Folder of models and heads of which only the shape is served: see `shape`."""
 
 
 class Weights(Frozen):
@@ -26,7 +29,17 @@ class Weights(Frozen):
     """Hub id."""
     revision: str | None = Revision
     """The repository's commit; None where it was not found."""
+    quantization_config: dict[str, JsonValue] | None = None
+    """As its config.json has it; None where the model's own config.json says all."""
     source: str = Field(pattern=r"\S")
+
+
+class HeadShape(Frozen):
+    """What an EAGLE-3 head's config.json has that is not its target's."""
+
+    intermediate_size: int = Field(ge=1)
+    draft_vocab_size: int = Field(ge=1)
+    """Tokens that it can draft."""
 
 
 class Head(Frozen):
@@ -37,6 +50,8 @@ class Head(Frozen):
     """Of its own; each keeps keys and values as a layer of the target does."""
     weight_bytes: int | None = Field(default=None, gt=0)
     """Of its files; None where no source gives them."""
+    shape: HeadShape | None = None
+    """None where it is not known: then only the head itself can be served."""
     source: str = Field(pattern=r"\S")
 
 
@@ -134,15 +149,79 @@ def sweep(planned: Mapping[str, Any], hardware: str) -> dict[str, Any]:
     """A sweep's fields; where they name no target, that of the model which the hardware serves.
 
     Then a draft that is one word is one of its heads, or a method that needs no training. A head's name with
-    a question mark behind it (`p-eagle?`) is left out where the model has no such head.
+    a question mark behind it (`p-eagle?`) is left out where the model has no such head. A target without a
+    model adds to the served one; with `load_format: dummy` it and its heads are served as shapes.
     """
-    chosen = served(hardware)
-    if chosen is None or "target" in planned:
+    chosen, given = served(hardware), planned.get("target", {})
+    if chosen is None or not isinstance(given, Mapping) or "model" in given:
         return dict(planned)
-    aim = target(chosen).model_dump(exclude_defaults=True)
+    aim = target(chosen).model_dump(exclude_defaults=True) | dict(given)
     asked = planned.get("drafts") or ()
     drafts = [_draft(chosen, one) for one in asked if not _lacks(chosen, one)]
+    if aim.get("load_format") == "dummy":
+        shape(chosen.name)  # refuses one that is not known
+        aim |= {"model": f"{SHAPES}/{chosen.name}", "revision": None}
+        drafts = [_of_shape(chosen.model, one) for one in drafts]
     return {**planned, "target": aim, "drafts": drafts}
+
+
+def _of_shape(name: str, draft: Any) -> Any:
+    """The draft with its head's shape in place of its weights; one that has no head stays as it is."""
+    heads = load(name).heads.items() if isinstance(draft, Mapping) else ()
+    short = next((short for short, head in heads if head.draft.model == draft.get("model")), None)
+    if short is None:
+        return draft
+    shape(f"{name}-{short}")
+    return {**draft, "model": f"{SHAPES}/{name}-{short}", "revision": None}
+
+
+def shape(name: str) -> dict[str, Any]:
+    """The config.json of a model in one format (`qwen3-32b-fp8`) or of a head (`qwen3-32b-eagle3`).
+
+    Raises:
+        ConfigError: if no model file knows it, or its shape is not known.
+    """
+    for model in names():
+        body = json.loads((config(model) / "config.json").read_text(encoding="utf-8"))
+        for form, weights in load(model).weights.items():
+            if name == f"{model}-{form}":
+                return _narrowed(name, body, form, weights)
+        if head := load(model).heads.get(name.removeprefix(f"{model}-")):
+            return _head_of(name, body, head)
+    raise ConfigError(
+        f"no model {name!r} in params/models/: a shape is named <model>-<format> or <model>-<head>"
+    )
+
+
+def head_of_shape(folder: str) -> Head | None:
+    """The head whose shape is served from this folder, named as plans name it."""
+    found = {
+        f"{SHAPES}/{model}-{short}": head for model in names() for short, head in load(model).heads.items()
+    }
+    return found.get(folder)
+
+
+def _narrowed(name: str, body: dict[str, Any], form: Format, weights: Weights) -> dict[str, Any]:
+    if form == "bf16" or "quantization_config" in body:
+        return body
+    if weights.quantization_config is None:
+        raise ConfigError(f"params/models/ gives no quantization_config of {name}: add it to serve its shape")
+    return {**body, "quantization_config": weights.quantization_config}
+
+
+def _head_of(name: str, body: dict[str, Any], head: Head) -> dict[str, Any]:
+    """An EAGLE-3 head of layers as the target's attention is; Llama's layers, whatever the target's are."""
+    if head.shape is None:
+        raise ConfigError(f"params/models/ gives no shape of {name}: add it to its model.yaml")
+    keys = (
+        "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size", "rms_norm_eps",
+        "max_position_embeddings", "hidden_act", "initializer_range", "bos_token_id", "eos_token_id",
+    )  # fmt: skip
+    return {
+        "architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "torch_dtype": "bfloat16",
+        "num_hidden_layers": head.num_layers, "tie_word_embeddings": False, "rope_theta": body["rope_theta"],
+        **{key: body[key] for key in keys if key in body}, **head.shape.model_dump(),
+    }  # fmt: skip
 
 
 def _lacks(chosen: Served, given: Any) -> bool:

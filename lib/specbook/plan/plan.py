@@ -1,7 +1,7 @@
 """What one chapter measures: arms, loads and domains, and the order in which their points are measured."""
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
@@ -49,6 +49,9 @@ class Plan(Frozen):
     drafts: tuple[PlannedDraft, ...] = ()
     num_speculative_tokens: tuple[int, ...] = ()
     """Every draft without K of its own is measured at each of these."""
+    synthetic_acceptance_rates: tuple[tuple[float, ...], ...] = ()
+    """Sets of joint rates, each of as many positions as the largest K or more. Every draft is measured at
+    each set, cut to K, in place of its own acceptance."""
     prompts: Name | None = None
     """A JSONL file of your own traffic, in place of the pocket models' held-out prompts."""
     domains: tuple[Name, ...] = Field(min_length=1)
@@ -85,10 +88,17 @@ class Plan(Frozen):
     def speculations(self, ks: Sequence[int] | None = None) -> list[Speculation]:
         """Every draft at each of these K; None: at those it is measured at."""
         return [
-            Speculation(**draft.model_dump(exclude={"num_speculative_tokens"}), num_speculative_tokens=k)
+            Speculation(**draft.model_dump(exclude=set(played)) | played)
             for draft in self.drafts
             for k in ks or draft.num_speculative_tokens or self.num_speculative_tokens
+            for played in self._played(k)
         ]
+
+    def _played(self, k: int) -> list[dict[str, Any]]:
+        chosen = {"num_speculative_tokens": k}
+        return [
+            {**chosen, "synthetic_acceptance_rates": rates[:k]} for rates in self.synthetic_acceptance_rates
+        ] or [chosen]
 
     def arms(self) -> list[tuple[Target, Speculation | None]]:
         """Baselines first, then every draft at every K, in the target's own execution mode."""

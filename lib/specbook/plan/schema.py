@@ -71,6 +71,8 @@ class Target(Frozen):
     """Most sequences in one batch."""
     execution: ExecutionMode = "compiled"
     """`eager` passes --enforce-eager: no torch.compile, no CUDA graphs."""
+    load_format: Literal["auto", "dummy"] = "auto"
+    """`dummy`: random weights of the model's shape and its draft's. Steps take as long, answers are noise."""
     extra_args: tuple[str, ...] = ()
     """Further arguments of the engine's server, passed on unchanged."""
     router_noise: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
@@ -94,6 +96,17 @@ class Draft(Frozen):
     """One forward pass drafts all K tokens (P-EAGLE)."""
     prompt_lookup_min: int | None = None
     prompt_lookup_max: int | None = None
+    synthetic_acceptance_rates: tuple[Annotated[float, Field(ge=0, le=1)], ...] | None = None
+    """Joint acceptance of each of K positions, played in place of the draft's own: answers are noise."""
+
+    @model_validator(mode="after")
+    def _joint(self) -> "Draft":
+        rates = self.synthetic_acceptance_rates
+        if rates is not None and list(rates) != sorted(rates, reverse=True):
+            raise ValueError(
+                f"synthetic_acceptance_rates {list(rates)} rise: each is of a position and all before it"
+            )
+        return self
 
     @model_validator(mode="after")
     def _keys_of_its_method(self) -> "Draft":
@@ -116,16 +129,27 @@ class Speculation(Draft):
     num_speculative_tokens: int = Field(ge=1, le=32)
     """Draft tokens per verification step, K."""
 
+    @model_validator(mode="after")
+    def _one_rate_each(self) -> "Speculation":
+        rates, k = self.synthetic_acceptance_rates, self.num_speculative_tokens
+        if rates is not None and len(rates) != k:
+            raise ValueError(f"synthetic_acceptance_rates has {len(rates)} positions, and K is {k}: give {k}")
+        return self
+
     @property
     def label(self) -> str:
-        """Name for tables and figures, e.g. `EAGLE-3 K=5`."""
-        return f"{self.drafting.title} K={self.num_speculative_tokens}"
+        """Name for tables and figures: `EAGLE-3 K=5`; `EAGLE-3 K=5 at 3.21` where acceptance is played."""
+        name = f"{self.drafting.title} K={self.num_speculative_tokens}"
+        rates = self.synthetic_acceptance_rates
+        return name if rates is None else f"{name} at {1 + sum(rates):.2f}"
 
     def engine_config(self) -> dict[str, Any]:
         """The `speculative_config` object: only what is set, the draft's path made absolute."""
-        config = self.model_dump(exclude_none=True, exclude_defaults=True)
+        config = self.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
         if self.model is not None:
             config["model"] = resolve_model(self.model)
+        if self.synthetic_acceptance_rates is not None:
+            config["rejection_sample_method"] = "synthetic"
         return config
 
 

@@ -18,6 +18,8 @@ INHERITED = ("VLLM_", "OMP_", "KMP_", "CUDA_VISIBLE_DEVICES", "NEURON_")
 """Variables of the caller that change what an engine does: they win over ours, and are recorded."""
 
 
+PLAYING_WORKER = "specbook.engine.vllm.synthetic_cpu.Worker"
+"""Of the CPU build, whose sampler cannot play acceptance."""
 SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
 
@@ -50,15 +52,22 @@ def line(target: Target, speculation: Speculation | None, port: int) -> list[str
         "generation-config": "vllm",  # else a model's generation_config.json changes the sampling
         "tensor-parallel-size": target.tensor_parallel_size if target.tensor_parallel_size > 1 else None,
         "quantization": target.quantization,
+        "load-format": target.load_format if target.load_format != "auto" else None,
         "revision": target.revision,
         "hf-overrides": router_noise.overrides(target),
         "speculative-config": json.dumps(speculation.engine_config()) if speculation else None,
+        "worker-cls": PLAYING_WORKER if _plays_on_cpu(speculation) else None,
     }
     given = [text for name, value in args.items() if value is not None for text in (f"--{name}", str(value))]
     eager = ["--enforce-eager"] if target.execution == "eager" else []
     # `python -m`: the `vllm` console script does not start in the CPU build.
     module = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
     return [*module, *given, "--no-enable-prefix-caching", *eager, *target.extra_args]
+
+
+def _plays_on_cpu(speculation: Speculation | None) -> bool:
+    rates = speculation.synthetic_acceptance_rates if speculation else None
+    return rates is not None and build().device == "cpu"
 
 
 def environment(target: Target, speculation: Speculation | None, on: Device) -> dict[str, str]:

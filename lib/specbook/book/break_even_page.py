@@ -1,0 +1,147 @@
+"""What a step of a draft costs, with acceptance played at given rates: for `book/break_even.md`."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pandas as pd
+
+from specbook import plan, records
+from specbook.analysis import played
+from specbook.book.figures import style
+from specbook.book.memory_page import accelerators, markdown
+from specbook.book.remarks.words import ends, of
+from specbook.errors import ConfigError
+from specbook.measure import experiments, machine
+from specbook.plan.machines import MachineFile
+from specbook.records.run import RunRecord
+from specbook.stats.estimate import Estimate
+
+PLAN = "appendix_break_even"
+NOTHING = "**Not measured yet.**"
+ONLY_TIMES = "random weights, acceptance played: only times are measured"
+
+
+def write(folder: Path) -> Path:
+    """Write `break_even.md` into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    page = folder / "break_even.md"
+    page.write_text(render(), encoding="utf-8")
+    return page
+
+
+def render() -> str:
+    """Whether played acceptance takes a real draft's time, a map of each machine and model, what lacks."""
+    parts = ["# Does played acceptance take a real draft's time?", checked()]
+    maps = list(measured())
+    for title, runs in maps:
+        parts += [f"# {title}", told(runs), markdown(table(runs)), style.credit(runs, ONLY_TIMES)]
+    parts += ["# Accelerators", missing([run for _, runs in maps for run in runs[:1]])]
+    return "\n\n".join(parts) + "\n"
+
+
+def checked() -> str:
+    """Of the machine that has most of the plan's experiments: played over real, batch by batch."""
+    kept = experiments.replay(plan.load(PLAN, "cpu", "full"), partial=True)
+    if not kept:
+        return f"{NOTHING} `specbook run {PLAN}` measures it."
+    found = played.beside(kept)
+    return "\n\n".join([believed(found), markdown(_beside(found)), style.credit_experiments(kept)])
+
+
+def believed(found: pd.DataFrame) -> str:
+    """What the ratios say of steps, of requests, and of the slowest of them."""
+    steps, tails = found["step"].tolist(), found["tail"].tolist()
+    same = sum(_holds_one(one) for one in steps)
+    shorter = sum(one.high is not None and one.high < 1 for one in tails)
+    return (
+        f"A played step takes {ends([one.value for one in steps])} of a real draft's; the interval holds 1 "
+        f"in {of(same, len(steps), 'row')}. The slowest requests are another matter: real answers differ in "
+        "what they accept, and chance is the same for all: the played tail is shorter beyond its interval in "
+        f"{of(shorter, len(tails), 'row')} ({ends([one.value for one in tails])} of the real one's "
+        f"p{played.TAIL}). A map of played acceptance says what steps cost, and nothing of tails."
+    )
+
+
+def _holds_one(found: Estimate) -> bool:
+    return found.low is not None and found.high is not None and found.low <= 1 <= found.high
+
+
+def _beside(found: pd.DataFrame) -> pd.DataFrame:
+    body = {
+        "draft": found["method"], "traffic": found["domain"], "batch": found["concurrency"],
+        "tokens a step, real": found["real_length"].map("{:.2f}".format),
+        "played": found["played_length"].map("{:.2f}".format),
+        "step, played over real": [one.format("×") for one in found["step"]],
+        "median TPOT": [one.span("×") for one in found["tpot"]],
+        f"p{played.TAIL} TPOT": [one.span("×") for one in found["tail"]],
+    }  # fmt: skip
+    return pd.DataFrame(body)
+
+
+def measured() -> Iterator[tuple[str, list[RunRecord]]]:
+    """Each machine and model that has records: a title, and they."""
+    found: dict[tuple[str, str], list[RunRecord]] = {}
+    for run in records.load():
+        if run.chapter == PLAN and run.status == "ok":
+            found.setdefault((run.hardware.id, run.point.target.name), []).append(run)
+    for (where, target), runs in sorted(found.items()):
+        yield f"{target} on {where}", runs
+
+
+def table(runs: list[RunRecord]) -> pd.DataFrame:
+    """Of `played.map_of`: what a step must yield, and what two sets of rates bring."""
+    rows = []
+    for row in played.map_of(runs).itertuples():
+        brought = [f"{gain.span('×')} at {length:.2f}" for length, gain in row.played]
+        rows.append(
+            {"batch": row.concurrency, "draft": row.method, "K": row.num_speculative_tokens,
+             "plain step, ms": f"{1e3 * row.step_s:.1f}", "to break even, tokens a step": row.price.span(),
+             "speed-up at tokens a step": "; ".join(brought)}
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def told(runs: list[RunRecord]) -> str:
+    """At which batch and K a draft needs least and most, and what no acceptance makes good."""
+    found = played.map_of(runs)
+    price = [one.value for one in found["price"]]
+    least, most = found.iloc[price.index(min(price))], found.iloc[price.index(max(price))]
+    never = [
+        row
+        for row, one in zip(found.itertuples(), price, strict=True)
+        if one > row.num_speculative_tokens + 1
+    ]
+    return (
+        f"To break even a step must yield {min(price):.2f} tokens at K={least[played.K]} and batch "
+        f"{least['concurrency']}, the least here, and {max(price):.2f} at K={most[played.K]} and batch "
+        f"{most['concurrency']}, the most."
+        + (f" In {of(len(never), len(price), 'row')} that is above K+1: nothing pays there." if never else "")
+    )  # fmt: skip
+
+
+def missing(seen: list[RunRecord]) -> str:
+    """Models on each accelerator that have no record, of those whose shape is known; what measures one."""
+    found = {
+        what.title: list(_without(name, what, seen)) for name, what in accelerators() if what.kind == "cuda"
+    }
+    lines = [
+        f"- {title}: {', '.join(f'`{one}`' for one in names)}" for title, names in found.items() if names
+    ]
+    if not lines:
+        return "Every model whose head's shape is known has its map."
+    how = (
+        f"`specbook run {PLAN} --hardware h100:qwen3-32b-fp8` measures one, in half an hour, and with "
+        "`--group quick` in ten minutes. Nothing is downloaded: shapes are in `params/models/`. There are "
+        "plans for these, and no record of them:"
+    )
+    return "\n".join([f"{NOTHING} {how}", "", *lines])
+
+
+def _without(hardware: str, what: MachineFile, seen: list[RunRecord]) -> Iterator[str]:
+    fits = machine.load(hardware).fits
+    done = {run.point.target.name for run in seen if fits(run.hardware)}
+    for name in (one.name for one in what.serves if one.name not in done):
+        with suppress(ConfigError):  # its head's shape is not known
+            plan.load(PLAN, f"{hardware}:{name}", "full")
+            yield f"{hardware}:{name}"

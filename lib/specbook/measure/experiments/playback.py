@@ -1,0 +1,124 @@
+"""Is acceptance that is played as good as a draft's own, where only times are asked for?
+
+A real draft's acceptance is counted; a second server plays these rates with the same models, and both take
+turns with the same prompts. Where times agree, a map of played acceptance can be believed.
+"""
+
+import random
+import statistics
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from pydantic import Field
+
+from specbook.engine import counters
+from specbook.engine.server import Server
+from specbook.errors import EngineError
+from specbook.measure import phases
+from specbook.measure.experiments.base import Work, register
+from specbook.measure.phases import WARM_SEED, Phases
+from specbook.plan.schema import Frozen, Name, Speculation, Target
+from specbook.records.played import Arm, Pair, Played
+from specbook.records.run import SpecDecodeCounters
+
+
+class Asked(Frozen):
+    """One method on one kind of traffic."""
+
+    target: Target
+    """Two of its servers are up at once: on an accelerator each may take less than half of the memory."""
+    speculation: Speculation
+    domain: Name
+    concurrency: tuple[int, ...] = Field(min_length=1)
+    turns: int = Field(ge=1)
+    requests_per_sequence: int = Field(ge=1)
+    """Of a turn, for each sequence of the batch."""
+    max_tokens: int = Field(ge=2)
+
+    def phases(self, batch: int) -> Phases:
+        """A turn's requests at this batch."""
+        return Phases(
+            phases=((self.domain,),), num_requests=batch * self.requests_per_sequence, concurrency=batch,
+            max_tokens=self.max_tokens,
+        )  # fmt: skip
+
+
+class _Turn(NamedTuple):
+    """What one turn of one server gave."""
+
+    counted: SpecDecodeCounters
+    step_s: float
+    tpot_s: tuple[float, ...]
+
+
+def _work(asked: Asked) -> Work:
+    each = [
+        point for batch in asked.concurrency
+        for point in asked.phases(batch).points(asked.target, asked.speculation)
+    ]  # fmt: skip
+    return Work(starts=2, points=each * (2 * asked.turns + 1))
+
+
+@register("playback", Asked, Played, _work)
+def run(asked: Asked) -> Played:
+    """Count with the real draft, then let both servers take turns.
+
+    Raises:
+        ConfigError: if the models cannot work.
+        EngineError: if a server does not start or answer, or drafts nothing.
+    """
+    with ExitStack() as stack:
+        real = stack.enter_context(Server(asked.target, asked.speculation))
+        rates = _rates([_turn(real, asked.phases(batch), WARM_SEED).counted for batch in asked.concurrency])
+        real.pause()
+        how = asked.speculation.model_copy(update={"synthetic_acceptance_rates": rates})
+        played = stack.enter_context(Server(asked.target, how))
+        for batch in asked.concurrency:
+            _turn(played, asked.phases(batch), WARM_SEED)
+        played.pause()
+        pairs = [_pair(asked, batch, real, played) for batch in asked.concurrency]
+    return Played(rates=rates, pairs=tuple(pairs))
+
+
+def _pair(asked: Asked, batch: int, *servers: Server) -> Pair:
+    turns: list[list[_Turn]] = [[] for _ in servers]
+    for turn in range(asked.turns):
+        for i in random.Random(turn).sample(range(len(servers)), len(servers)):
+            servers[i].resume()
+            try:
+                turns[i].append(_turn(servers[i], asked.phases(batch), turn))
+            finally:
+                servers[i].pause()
+    real, played = map(_arm, turns)
+    return Pair(concurrency=batch, real=real, played=played)
+
+
+def _turn(server: Server, how: Phases, seed: int) -> _Turn:
+    before = server.counters()
+    result = phases.send(how, server.target, server.client.url, server.api_key, seed, watch=lambda: None)
+    after = counters.settled(server.counters, before, how.num_requests)
+    counted = counters.delta(before, after).spec_decode
+    gaps = [gap for gaps in result["itls"] for gap in gaps]
+    if any(result["errors"]) or not gaps or counted is None:
+        raise EngineError(f"{server.target.name} answered too little to time a step: {server.last_words()}")
+    each = zip(result["latencies"], result["ttfts"], result["output_lens"], strict=True)
+    tpot_s = tuple(round((e2e - ttft) / (n - 1), 6) for e2e, ttft, n in each if n > 1)
+    return _Turn(counted, statistics.median(gaps), tpot_s)
+
+
+def _rates(counted: Sequence[SpecDecodeCounters]) -> tuple[float, ...]:
+    """Joint acceptance by position over several windows."""
+    drafts = sum(one.num_drafts for one in counted)
+    if not drafts:
+        raise EngineError("nothing was drafted: there is no acceptance to play")
+    accepted = map(sum, zip(*(one.num_accepted_tokens_per_pos for one in counted), strict=True))
+    return tuple(round(n / drafts, 4) for n in accepted)
+
+
+def _arm(turns: Sequence[_Turn]) -> Arm:
+    return Arm(
+        rates=_rates([turn.counted for turn in turns]),
+        length=tuple(1 + turn.counted.num_accepted_tokens / turn.counted.num_drafts for turn in turns),
+        step_s=tuple(turn.step_s for turn in turns), tpot_s=tuple(turn.tpot_s for turn in turns),
+    )  # fmt: skip

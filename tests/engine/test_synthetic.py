@@ -1,0 +1,152 @@
+"""Played acceptance and weightless shapes: what a server is told, what is kept, and that both serve."""
+
+import json
+
+import pytest
+import torch
+from engine_models import make_tokenizer
+from pydantic import ValidationError
+
+import factories
+from specbook.engine import counters, preflight
+from specbook.engine.server import Server
+from specbook.engine.vllm import command
+from specbook.errors import ConfigError
+from specbook.measure import experiments, provenance
+from specbook.measure.greedy import ask
+from specbook.plan import models
+from specbook.plan.chapter import Experiment
+from specbook.plan.schema import Speculation, Target
+
+RATES = (0.8, 0.5, 0.3)
+PLAYED = Speculation(
+    method="eagle3", model="org/head", num_speculative_tokens=3, synthetic_acceptance_rates=RATES
+)
+SHAPE = Target(name="shape", model="org/target", max_model_len=512, load_format="dummy")
+
+
+def test_the_server_is_told_of_rates_and_of_random_weights():
+    line = command.line(SHAPE, PLAYED, 1)
+    assert line[line.index("--load-format") + 1] == "dummy"
+    told = json.loads(line[line.index("--speculative-config") + 1])
+    assert told["rejection_sample_method"] == "synthetic"
+    assert told["synthetic_acceptance_rates"] == list(RATES)
+    own = PLAYED.model_copy(update={"synthetic_acceptance_rates": None})
+    plain = command.line(SHAPE.model_copy(update={"load_format": "auto"}), own, 1)
+    assert not {"--load-format", "--worker-cls"} & set(plain)
+    assert "rejection_sample_method" not in plain[plain.index("--speculative-config") + 1]
+
+
+def test_the_cpu_build_gets_a_worker_that_can_play_and_no_other_build_does(monkeypatch):
+    for device, wanted in (("cpu", True), ("accelerator", False)):
+        built = command.Build("vllm", "0.32.0", device)
+        monkeypatch.setattr(command, "build", lambda built=built: built)
+        assert ("--worker-cls" in command.line(SHAPE, PLAYED, 1)) is wanted
+        assert "--worker-cls" not in command.line(SHAPE, None, 1)
+
+
+@pytest.mark.parametrize(
+    ("rates", "message"),
+    [
+        ((0.8, 0.9, 0.1), "rise"),
+        ((0.8, 0.5), "2 positions, and K is 3"),
+        ((1.2, 0.5, 0.1), "less than or equal to 1"),
+        ((0.8, 0.5, -0.1), "greater than or equal to 0"),
+    ],
+)
+def test_rates_that_no_draft_could_have_are_refused(rates, message):
+    with pytest.raises(ValidationError, match=message):
+        Speculation(**PLAYED.model_dump() | {"synthetic_acceptance_rates": rates})
+
+
+def kept(draft, uniform, rates, ends, chosen=None):
+    """[requests, K + 1] of what `play` leaves; a target's own tokens are 100 and on, bonus ones 200."""
+    from specbook.engine.vllm.synthetic_cpu import play
+
+    output = torch.full((len(ends), len(rates) + 1), -1, dtype=torch.int32)
+    instead = torch.arange(100, 100 + len(draft))
+    bonus = torch.arange(200, 200 + len(ends)).unsqueeze(1)
+    numbers = torch.tensor(uniform, dtype=torch.float64), torch.tensor(rates)
+    play(output, torch.tensor(ends), torch.tensor(draft), instead, bonus, chosen, *numbers)
+    return output.tolist()
+
+
+def test_tokens_are_kept_up_to_the_first_that_chance_refuses():
+    # Three requests of 3, 0 and 2 draft tokens: the second is refused its second, the last keeps all.
+    got = kept([1, 2, 3, 4, 5], [0.1, 0.9, 0.1, 0.1, 0.1], [0.8, 0.5, 0.5], [3, 3, 5])
+    assert got == [[1, 101, -1, -1], [201, -1, -1, -1], [4, 5, 202, -1]]
+
+
+def test_padding_is_never_accepted_and_only_the_chosen_are_written():
+    assert kept([-1, 2], [0.0, 0.0], [1.0, 1.0], [2]) == [[100, -1, -1]]
+    assert kept([1, 2], [0.0, 0.0], [1.0], [1, 2], chosen=[False, True]) == [[-1, -1], [2, 201]]
+
+
+def test_over_many_draws_the_rates_are_those_that_were_set():
+    rng = torch.Generator().manual_seed(0)
+    n, conditional = 4000, [0.8, 0.5 / 0.8, 0.3 / 0.5]
+    uniform = torch.rand(3 * n, generator=rng).tolist()
+    got = kept([7] * 3 * n, uniform, conditional, list(range(3, 3 * n + 1, 3)))
+    joint = [sum(all(t == 7 for t in row[: d + 1]) for row in got) / n for d in range(3)]
+    assert joint == pytest.approx(RATES, abs=0.03)
+
+
+def shaped(folder, name, **changes):
+    """A folder with the shape of a model in params/models/, cut down to a size that starts in seconds."""
+    config = models.shape(name) | {
+        "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 2, "num_key_value_heads": 1,
+        "head_dim": 32, "torch_dtype": "float32", **changes,
+    }  # fmt: skip
+    (folder / name).mkdir()
+    (folder / name / "config.json").write_text(json.dumps(config))
+    make_tokenizer(folder / name)
+    return str(folder / name)
+
+
+def cut_down(folder):
+    target = SHAPE.model_copy(
+        update={"model": shaped(folder, "qwen3-32b-bf16", num_hidden_layers=10), "dtype": "float32"}
+    ).model_copy(update={"execution": "eager", "max_num_seqs": 4})
+    return target, shaped(folder, "qwen3-32b-eagle3", draft_vocab_size=512)
+
+
+def test_without_weights_a_folder_is_served_as_a_shape_only(tmp_path):
+    target, _ = cut_down(tmp_path)
+    preflight.check(target, None)
+    with pytest.raises(ConfigError, match=r"lacks model\.safetensors"):
+        preflight.check(target.model_copy(update={"load_format": "auto"}), None)
+    assert provenance.model_sha256(target.model, None).startswith("shape:")
+
+
+@pytest.mark.engine
+def test_a_shape_serves_at_the_rates_that_are_set_though_its_tokenizer_is_smaller(tmp_path):
+    target, head = cut_down(tmp_path)
+    played = PLAYED.model_copy(update={"model": head})
+    with Server(target, played, log_dir=tmp_path) as server:
+        before = server.counters()
+        answers = [ask(server, f"for x in range({i}):", 200) for i in range(4)]
+        counted = counters.delta(before, server.counters()).spec_decode
+    assert all(len(answer.token_ids) == 200 for answer in answers)
+    joint = [n / counted.num_drafts for n in counted.num_accepted_tokens_per_pos]
+    assert joint == pytest.approx(RATES, abs=0.12)  # of some 300 drafts: four standard errors
+
+
+@pytest.mark.engine
+def test_a_drafts_own_acceptance_is_counted_and_then_played(tmp_path):
+    target, head = cut_down(tmp_path)
+    asked = Experiment(
+        name="playback",
+        parameters={
+            "target": target.model_dump(mode="json"), "domain": "json", "concurrency": [1, 2], "turns": 2,
+            "speculation": {"method": "eagle3", "model": head, "num_speculative_tokens": 2},
+            "requests_per_sequence": 2, "max_tokens": 24,
+        },
+    )  # fmt: skip
+    assert experiments.work(asked).starts == 2
+    found = experiments.base._run(asked, "test", factories.HARDWARE)
+    assert found.status == "ok", found.reason
+    assert found.result["rates"] == [0.0, 0.0]  # random weights agree on nothing
+    for pair in found.result["pairs"]:
+        assert pair["played"]["rates"] == pair["real"]["rates"] == [0.0, 0.0]
+        assert len(pair["real"]["step_s"]) == len(pair["played"]["step_s"]) == 2
+        assert all(len(turn) == 2 * pair["concurrency"] for turn in pair["real"]["tpot_s"])
