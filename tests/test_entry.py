@@ -28,6 +28,15 @@ main()
 """
 
 
+def test_a_folder_on_the_path_is_enough_to_run_it(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "specbook", "run", "99_none"], capture_output=True, text=True, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "lib")}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "no chapter '99_none'" in done.stderr
+
+
 @pytest.mark.parametrize("module", ["typer", "specbook.cli", "specbook.doctor"])
 def test_an_interrupt_while_modules_are_imported_is_one_message(module):
     process = subprocess.Popen(

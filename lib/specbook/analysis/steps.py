@@ -11,11 +11,12 @@ from specbook.plan.schema import Speculation
 from specbook.records import select
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.run import RunRecord
-from specbook.records.stepped import Stepped
+from specbook.records.stepped import Stepped, Variant
 from specbook.stats import ratios, roofline, sized
 
 PARTS = ("target", "arm", "part", "milliseconds")
 OPTIONS = ("arm", "option", "length", "estimate")
+BROUGHT = ("target", "arm", "option", "length", "price", "brings")
 UNKNOWN = dict.fromkeys(("memory_s", "compute_s", "least_s", "overhead_s", "bound"))
 
 
@@ -90,7 +91,7 @@ def parts(kept: Iterable[tuple[ExperimentRecord, Stepped]]) -> pd.DataFrame:
     arms = _arms([record for record, _ in kept])
     for (record, result), arm in zip(kept, arms, strict=True):
         first = result.variants[0]
-        whole_ms = 1e3 * ratios.geometric_mean_ci(first.step_s, unit_of_n="turns").value
+        whole_ms = 1e3 * _step_s(first)
         rows += [
             {"target": _target(record), "arm": arm, "part": part, "milliseconds": share * whole_ms}
             for part, share in first.parts.items()
@@ -116,13 +117,42 @@ def options(kept: Iterable[tuple[ExperimentRecord, Stepped]]) -> pd.DataFrame:
     return summaries.frame(rows, OPTIONS)
 
 
+def brought(kept: Iterable[tuple[ExperimentRecord, Stepped]]) -> pd.DataFrame:
+    """What each variant of each draft's step is worth, computed: columns BROUGHT.
+
+    `price` is its step over the shortest that any variant of the same target's baseline has, and `brings` its
+    length over that. They were timed apart, so there is no interval. A target without a baseline has no row.
+    """
+    kept = list(kept)
+    arms, rows = _arms([record for record, _ in kept]), []
+    base = {
+        _target(record): min(map(_step_s, result.variants))
+        for record, result in kept if _drafts(record) is None
+    }  # fmt: skip
+    for (record, result), arm in zip(kept, arms, strict=True):
+        if _drafts(record) is not None and _target(record) in base:
+            for one in result.variants:
+                price = _step_s(one) / base[_target(record)]
+                names = {"target": _target(record), "arm": arm, "option": one.name}
+                rows.append({**names, "length": one.length, "price": price, "brings": one.length / price})
+    return summaries.frame(rows, BROUGHT)
+
+
+def _step_s(variant: Variant) -> float:
+    return ratios.geometric_mean_ci(variant.step_s, unit_of_n="turns").value
+
+
+def _drafts(record: ExperimentRecord) -> object:
+    return record.experiment.parameters.get("speculation")
+
+
 def _target(record: ExperimentRecord) -> str:
     return str(record.experiment.parameters["target"]["name"])
 
 
 def _arms(records: Sequence[ExperimentRecord]) -> list[str]:
     """What each ran, named with its target where they have several."""
-    given = [record.experiment.parameters.get("speculation") for record in records]
+    given = [_drafts(record) for record in records]
     arms = [Speculation.model_validate(one).label if one else "baseline" for one in given]
     targets = [_target(record) for record in records]
     if len(set(targets)) < 2:

@@ -19,7 +19,7 @@ from specbook.stats.estimate import Estimate
 
 PLAN = "appendix_break_even"
 NOTHING = "**Not measured yet.**"
-ONLY_TIMES = "random weights, acceptance played: only times are measured"
+ONLY_TIMES = "random weights: only times mean anything"
 
 
 def write(folder: Path) -> Path:

@@ -190,12 +190,18 @@ def credit_experiments(kept: Iterable[tuple[ExperimentRecord, object]], also: st
 def _credit(records: Sequence[RunRecord | ExperimentRecord], between: Sequence[str], also: str) -> str:
     days = sorted({record.started_at[:10] for record in records})
     parts = [
-        " and ".join(sorted({record.kind for record in records})),
+        " and ".join(sorted(set(map(_kind, records)))),
         ", ".join(sorted({record.hardware.id for record in records})),
         *between,
         " to ".join(dict.fromkeys([days[0], days[-1]])),
     ]
     return " · ".join([*parts, *([also] if also else [])])
+
+
+def _kind(record: RunRecord | ExperimentRecord) -> str:
+    """The record's own; where draft tokens were accepted by chance at given rates, that."""
+    how = record.point.speculation if isinstance(record, RunRecord) else None
+    return "synthetic-acceptance" if how and how.synthetic_acceptance_rates else record.kind
 
 
 def sign(axes: Axes | Sequence[Axes], runs: Iterable[RunRecord], also: str = "") -> None:

@@ -144,3 +144,17 @@ def options(table: pd.DataFrame) -> str:
             f"- *{option}* " + "; ".join(f"{said} {listed(arms)}" for said, arms in told.items()) + "."
         )
     return "\n".join(lines) or "Neither was tried yet."
+
+
+def brought(table: pd.DataFrame) -> str:
+    """Of `steps.brought`: tokens a step over its price, with each option."""
+    said = [
+        f"{arm}: " + ", ".join(f"{row.brings:.2f} {row.option}" for row in cell.itertuples())
+        for arm, cell in table.groupby("arm", sort=False)
+    ]
+    if not said:
+        return "What the options are worth is not known yet: no baseline was taken apart beside them."
+    return (
+        "Tokens a step over what the step costs, in the shortest step that a baseline took with any of the "
+        f"options (computed, times taken apart, no interval): {'; '.join(said)}."
+    )
