@@ -55,6 +55,9 @@ def test_what_it_does_not_know_is_refused_with_the_way_out(nxdi, method):
     assert f"not with '{method}'" in nxdi.refusal(TARGET, asked)
     assert nxdi.refusal(TARGET, drafted("draft_model")) is None
     assert nxdi.refusal(TARGET, None) is None
+    assert "no random weights" in nxdi.refusal(TARGET.model_copy(update={"load_format": "dummy"}), None)
+    played = drafted("draft_model").model_copy(update={"synthetic_acceptance_rates": (0.5,)})
+    assert "plays no acceptance" in nxdi.refusal(TARGET, played)
 
 
 def test_each_server_has_compiled_graphs_of_its_own_below_the_callers_folder(nxdi, monkeypatch):

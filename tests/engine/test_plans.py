@@ -4,6 +4,7 @@ import pytest
 
 from specbook import engine, plan
 from specbook.engine.vllm import command
+from specbook.errors import ConfigError
 from specbook.plan import machines, profiles
 from specbook.stats import memory
 
@@ -56,6 +57,22 @@ def test_plans(parser, hardware, group):
             agrees(parser, target, speculation)
 
 
+SHAPED = [name for name in HARDWARES if name.startswith(("cpu", "h100", "h200", "b200"))]
+
+
+@pytest.mark.parametrize("hardware", SHAPED)
+@pytest.mark.parametrize("group", plan.GROUPS)
+def test_the_break_even_map(parser, hardware, group):
+    if "gpt-oss" in hardware:  # its head's shape is not known
+        with pytest.raises(ConfigError, match="no shape of"):
+            plan.load("appendix_break_even", hardware, group)
+        return
+    (sweep,) = plan.load("appendix_break_even", hardware, group).parts()
+    for target, speculation in sweep.arms():
+        agrees(parser, target, speculation)
+        assert parsed(parser, target, speculation).load_format == "dummy"
+
+
 @pytest.mark.parametrize("hardware", plan.hardwares())
 def test_profiles(parser, hardware):
     for name in profiles.names(hardware):
@@ -70,6 +87,11 @@ def test_the_engine_knows_every_key_of_a_speculative_config():
     from vllm.config import SpeculativeConfig
 
     known = {field.name for field in fields(SpeculativeConfig)}
+    (sweep,) = plan.load("appendix_break_even", "cpu", "full").parts()
+    for played in (one.engine_config() for one in sweep.speculations()):
+        assert set(played) <= known
+        rates = played["synthetic_acceptance_rates"]
+        assert SpeculativeConfig._resolve_synthetic_acceptance_rates(len(rates), rates, None) == rates
     for hardware in plan.hardwares():
         for name in profiles.names(hardware):
             speculation = profiles.load(f"{hardware}/{name}").speculation

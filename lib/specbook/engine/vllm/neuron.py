@@ -52,7 +52,9 @@ class NxdInference(Vllm):
         )
 
     def refusal(self, target: Target, speculation: Speculation | None) -> str | None:
-        """Methods that it does not know."""
+        """Methods that it does not know, random weights, and acceptance that is played."""
+        if target.load_format == "dummy" or (speculation and speculation.synthetic_acceptance_rates):
+            return f"{self.title} loads no random weights and plays no acceptance: use real models"
         if speculation is None or speculation.method in MODES:
             return None
         return (
