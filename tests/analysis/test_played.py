@@ -78,5 +78,4 @@ def test_played_is_held_against_real_turn_by_turn():
     assert (row.set_length, row.real_length, row.played_length) == (1.5, 1.5, 1.52)
     assert row.step.value == pytest.approx(1.1)
     assert row.step.counted == "3 turns"
-    assert row.tpot.value == pytest.approx(4 / 3)  # the mean of 1, 1, 2 over their median
-    assert row.tail.value < row.tpot.value
+    assert row.spread.value == pytest.approx(1 / 1.8)  # p90 of 1, 1, 2 over their median, and of equals

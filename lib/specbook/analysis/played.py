@@ -12,22 +12,13 @@ from specbook.records.experiment import ExperimentRecord
 from specbook.records.played import Played
 from specbook.records.run import RunRecord
 from specbook.stats import ratios
+from specbook.stats.estimate import Estimate
 
 K = "num_speculative_tokens"
 MAP = ("load", "concurrency", "method", K, "step_s", "price", "played")
-BESIDE = (
-    "method",
-    "domain",
-    "concurrency",
-    "set_length",
-    "real_length",
-    "played_length",
-    "step",
-    "tpot",
-    "tail",
-)
+BESIDE = ("method", "domain", "concurrency", "set_length", "real_length", "played_length", "step", "spread")
 TAIL = 90
-"""Percentile of the requests' TPOT that stands for their spread: a turn has too few of them for p99."""
+"""Percentile of the requests' TPOT whose distance from the median is their spread: too few for p99."""
 
 
 def map_of(runs: Iterable[RunRecord]) -> pd.DataFrame:
@@ -40,7 +31,7 @@ def map_of(runs: Iterable[RunRecord]) -> pd.DataFrame:
     good = arrivals.closed(select.current(runs))
     if not good:
         return summaries.frame([], MAP)
-    steps = pd.DataFrame([_step(run) for run in good])
+    steps = pd.DataFrame([_step(run) for run in good]).sort_values("concurrency", kind="stable")
     gains = speedup.speedups(good).set_index(["load", "arm"])["estimate"]
     rows = []
     for load, cell in steps.groupby("load", sort=False):
@@ -73,7 +64,8 @@ def _step(run: RunRecord) -> dict[str, object]:
 
 def beside(kept: Iterable[tuple[ExperimentRecord, Played]]) -> pd.DataFrame:
     """One row per experiment and batch. Columns BESIDE: tokens a step that were set, and of both servers; and
-    Estimates over turns of the played over the real server's step, median TPOT and its TAIL percentile.
+    Estimates over turns of the played over the real server's step, and of what the requests' TPOT has as
+    `spread`: its TAIL percentile over its median, which asks of no two servers that they accept alike.
     """
     rows = []
     for record, result in kept:
@@ -86,15 +78,14 @@ def beside(kept: Iterable[tuple[ExperimentRecord, Played]]) -> pd.DataFrame:
                  "set_length": 1 + sum(result.rates), "real_length": 1 + sum(real.rates),
                  "played_length": 1 + sum(played.rates),
                  "step": _ratio(played.step_s, real.step_s),
-                 "tpot": _ratio(_each(played.tpot_s, 50), _each(real.tpot_s, 50)),
-                 "tail": _ratio(_each(played.tpot_s, TAIL), _each(real.tpot_s, TAIL))}
+                 "spread": _ratio(_spread(played.tpot_s), _spread(real.tpot_s))}
             )  # fmt: skip
     return summaries.frame(rows, BESIDE)
 
 
-def _ratio(played: Sequence[float], real: Sequence[float]) -> object:
+def _ratio(played: Sequence[float], real: Sequence[float]) -> Estimate:
     return ratios.ratio_ci(played, real, unit_of_n="turns")
 
 
-def _each(turns: Sequence[Sequence[float]], percentile: float) -> list[float]:
-    return [float(np.percentile(turn, percentile)) for turn in turns]
+def _spread(turns: Sequence[Sequence[float]]) -> list[float]:
+    return [float(np.percentile(turn, TAIL) / np.median(turn)) for turn in turns]

@@ -50,16 +50,17 @@ def checked() -> str:
 
 
 def believed(found: pd.DataFrame) -> str:
-    """What the ratios say of steps, of requests, and of the slowest of them."""
-    steps, tails = found["step"].tolist(), found["tail"].tolist()
+    """What the ratios say of steps, and of how far apart requests are."""
+    steps, spreads = found["step"].tolist(), found["spread"].tolist()
     same = sum(_holds_one(one) for one in steps)
-    shorter = sum(one.high is not None and one.high < 1 for one in tails)
+    narrower = sum(one.high is not None and one.high < 1 for one in spreads)
     return (
         f"A played step takes {ends([one.value for one in steps])} of a real draft's; the interval holds 1 "
-        f"in {of(same, len(steps), 'row')}. The slowest requests are another matter: real answers differ in "
-        "what they accept, and chance is the same for all: the played tail is shorter beyond its interval in "
-        f"{of(shorter, len(tails), 'row')} ({ends([one.value for one in tails])} of the real one's "
-        f"p{played.TAIL}). A map of played acceptance says what steps cost, and nothing of tails."
+        f"in {of(same, len(steps), 'row')}. Real answers differ in what they accept, and chance is the same "
+        f"for all, so played requests may lie closer together: their p{played.TAIL} of TPOT over the median "
+        f"is {ends([one.value for one in spreads])} of the real ones', lower beyond its interval in "
+        f"{of(narrower, len(spreads), 'row')}. A map of played acceptance says what steps cost, and nothing "
+        "of tails."
     )
 
 
@@ -70,11 +71,11 @@ def _holds_one(found: Estimate) -> bool:
 def _beside(found: pd.DataFrame) -> pd.DataFrame:
     body = {
         "draft": found["method"], "traffic": found["domain"], "batch": found["concurrency"],
-        "tokens a step, real": found["real_length"].map("{:.2f}".format),
+        "tokens a step: set": found["set_length"].map("{:.2f}".format),
         "played": found["played_length"].map("{:.2f}".format),
+        "real": found["real_length"].map("{:.2f}".format),
         "step, played over real": [one.format("×") for one in found["step"]],
-        "median TPOT": [one.span("×") for one in found["tpot"]],
-        f"p{played.TAIL} TPOT": [one.span("×") for one in found["tail"]],
+        f"p{played.TAIL} over median TPOT, likewise": [one.span("×") for one in found["spread"]],
     }  # fmt: skip
     return pd.DataFrame(body)
 

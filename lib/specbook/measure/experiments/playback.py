@@ -57,7 +57,7 @@ def _work(asked: Asked) -> Work:
         point for batch in asked.concurrency
         for point in asked.phases(batch).points(asked.target, asked.speculation)
     ]  # fmt: skip
-    return Work(starts=2, points=each * (2 * asked.turns + 1))
+    return Work(starts=2, points=each * (3 * asked.turns + 2))
 
 
 @register("playback", Asked, Played, _work)
@@ -69,16 +69,27 @@ def run(asked: Asked) -> Played:
         EngineError: if a server does not start or answer, or drafts nothing.
     """
     with ExitStack() as stack:
-        real = stack.enter_context(Server(asked.target, asked.speculation))
-        rates = _rates([_turn(real, asked.phases(batch), WARM_SEED).counted for batch in asked.concurrency])
+        real = _warm(stack.enter_context(Server(asked.target, asked.speculation)), asked)
+        rates = _rates(_counted(real, asked))
         real.pause()
         how = asked.speculation.model_copy(update={"synthetic_acceptance_rates": rates})
-        played = stack.enter_context(Server(asked.target, how))
-        for batch in asked.concurrency:
-            _turn(played, asked.phases(batch), WARM_SEED)
+        played = _warm(stack.enter_context(Server(asked.target, how)), asked)
         played.pause()
         pairs = [_pair(asked, batch, real, played) for batch in asked.concurrency]
     return Played(rates=rates, pairs=tuple(pairs))
+
+
+def _warm(server: Server, asked: Asked) -> Server:
+    """At every batch: the first steps after a start pay for it."""
+    for batch in asked.concurrency:
+        _turn(server, asked.phases(batch), WARM_SEED)
+    return server
+
+
+def _counted(real: Server, asked: Asked) -> list[SpecDecodeCounters]:
+    """With the prompts of the turns to come: those of the largest batch, which hold the others'."""
+    how = asked.phases(max(asked.concurrency))
+    return [_turn(real, how, turn).counted for turn in range(asked.turns)]
 
 
 def _pair(asked: Asked, batch: int, *servers: Server) -> Pair:
