@@ -11,7 +11,7 @@ from specbook import plan
 from specbook.analysis import mixture as analysis
 from specbook.book import mixture, profiled
 from specbook.book.figures import mixture as draw
-from specbook.measure import experiments
+from specbook.measure import campaign, experiments
 from specbook.pocket import catalogue
 from specbook.stats.estimate import Estimate
 
@@ -20,6 +20,22 @@ from specbook.stats.estimate import Estimate
 def full(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
     return plan.load("05_moe", "cpu", "full")
+
+
+def test_the_fastest_arm_on_another_machine_is_told_with_that_machines_numbers(full, monkeypatch):
+    synthetic.write(full.parts()[0])
+    page = campaign.replay(full.parts()[0])
+    assert "Not measured on another machine yet" in mixture.again(page, mixture.elsewhere("cpu"))
+    monkeypatch.setattr(synthetic, "HARDWARE", synthetic.HARDWARE.model_copy(update={"id": "cpu-other-4c"}))
+    synthetic.write(plan.load(mixture.AGAIN, "cpu", "full").parts()[0])
+    found = mixture.elsewhere("cpu")
+    assert {run.hardware.id for run in found} == {"cpu-other-4c"}  # it has the two restarts more
+    told = mixture.again(page, found)
+    assert re.search(
+        r"At batch 1 P-EAGLE K=8 brings \d\.\d\d× \[.*n=\d restarts on json, over \d+ tokens/s", told
+    )
+    assert "The same as without speculation: " in told
+    assert mixture.elsewhere("h100") == []
 
 
 def test_the_full_plan_draws_and_claims_what_its_records_say(full):
@@ -39,7 +55,7 @@ def test_the_full_plan_draws_and_claims_what_its_records_say(full):
         r"mixture decodes, in tokens/s of the dense target's, (0\.9|1\.0)\d to 1\.\d\d times at", said
     )
     assert "**pocket-moe, P-EAGLE K=8**: 10.0 ms, 2.00 times as long" in said
-    assert "*no thread kept back* changes nothing beyond its interval for pocket-moe, P-EAGLE K=8" in said
+    assert "*no thread kept back* changes nothing beyond its interval for pocket-moe, baseline" in said
     assert not re.search(r"not measured yet|\bnan\b|Empty DataFrame", said)
 
 

@@ -50,17 +50,22 @@ def checked() -> str:
 
 
 def believed(found: pd.DataFrame) -> str:
-    """What the ratios say of steps, and of how far apart requests are."""
+    """What the ratios say of steps, and of how far apart requests are: real ones differ in what they accept,
+    and chance is the same for all.
+    """
     steps, spreads = found["step"].tolist(), found["spread"].tolist()
     same = sum(_holds_one(one) for one in steps)
     narrower = sum(one.high is not None and one.high < 1 for one in spreads)
+    tails = (
+        "Real answers differ in what they accept, and chance is the same for all: played requests lie "
+        f"closer together beyond the interval in {of(narrower, len(spreads), 'row')}, so no map tells tails."
+        if narrower
+        else "Nor do played requests lie closer together than real ones, beyond an interval, in any row."
+    )
     return (
         f"A played step takes {ends([one.value for one in steps])} of a real draft's; the interval holds 1 "
-        f"in {of(same, len(steps), 'row')}. Real answers differ in what they accept, and chance is the same "
-        f"for all, so played requests may lie closer together: their p{played.TAIL} of TPOT over the median "
-        f"is {ends([one.value for one in spreads])} of the real ones', lower beyond its interval in "
-        f"{of(narrower, len(spreads), 'row')}. A map of played acceptance says what steps cost, and nothing "
-        "of tails."
+        f"in {of(same, len(steps), 'row')}. The p{played.TAIL} of the requests' TPOT over its median is "
+        f"{ends([one.value for one in spreads])} of the real ones'. {tails}"
     )
 
 

@@ -1,12 +1,16 @@
 """The chapter on mixtures of experts in words and tables: what is said follows its records."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import pandas as pd
 
+from specbook.analysis import answers, speedup
 from specbook.analysis.mixture import NOISY, QUIET, K
 from specbook.book.remarks.words import ends, listed, of
-from specbook.plan import AnyPlan
+from specbook.errors import ConfigError
+from specbook.measure import campaign
+from specbook.plan import AnyPlan, load
 from specbook.plan.schema import Frozen
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.mixture import ExpertsTouched, NoisyRouter
@@ -17,6 +21,8 @@ NOT_COUNTED = "**Experts touched: not measured yet.**"
 NO_NOISE = "**Noise in the router: not measured yet.**"
 NO_DENSE = "**The dense target beside it: not measured yet.**"
 NO_PRICE = "**The price of a step: not measured yet.**"
+AGAIN = "appendix_mixture_again"
+"""Plan of the fastest arm once more."""
 CHANCE = 0.1
 """Share of cells whose two 95 % intervals may part by luck: twice what one would."""
 
@@ -92,6 +98,30 @@ def _bases(table: pd.DataFrame) -> str:
     faster = (table["moe_base"] / table["dense_base"]).groupby(table["load"], sort=False)
     said = listed(f"{ends(ratios.tolist())} times at {load}" for load, ratios in faster)
     return f"Without speculation the mixture decodes, in tokens/s of the dense target's, {said}."
+
+
+def elsewhere(hardware: str) -> list[RunRecord]:
+    """Records of AGAIN, of the machine that has most of them; none where it was never run."""
+    with suppress(ConfigError):
+        return campaign.replay(load(AGAIN, hardware, "full"))
+    return []
+
+
+def again(page: Sequence[RunRecord], runs: Sequence[RunRecord]) -> str:
+    """The page's fastest arm on another machine: speed-ups of every traffic, and answers that are alike."""
+    if not runs or {run.hardware.id for run in runs} == {run.hardware.id for run in page}:
+        return f"Not measured on another machine yet: `specbook run {AGAIN}` does that."
+    gains = speedup.speedups(runs)
+    gains = gains[gains["method"] != "baseline"]
+    said = listed(
+        f"{row.label} brings {row.estimate.format('×')} on {row.domain}, over "
+        f"{row.baseline_tokens_per_s:.0f} tokens/s ({row.baseline_execution})"
+        for row in gains.itertuples()
+    )
+    found = answers.pairs(runs)
+    drafted = found[found["comparison"] == "speculation"]
+    alike = of(int(drafted["same"].sum()), len(drafted), "answer")
+    return f"At batch 1 {said}. The same as without speculation: {alike}."
 
 
 def noise(table: pd.DataFrame) -> str:
