@@ -46,7 +46,8 @@ def checked() -> str:
     if not kept:
         return f"{NOTHING} `specbook run {PLAN}` measures it."
     found = played.beside(kept)
-    return "\n\n".join([believed(found), markdown(_beside(found)), style.credit_experiments(kept)])
+    turns = f"n={found['step'].iloc[0].counted}"
+    return "\n\n".join([believed(found), markdown(_beside(found)), style.credit_experiments(kept, turns)])
 
 
 def believed(found: pd.DataFrame) -> str:
@@ -79,7 +80,7 @@ def _beside(found: pd.DataFrame) -> pd.DataFrame:
         "tokens a step: set": found["set_length"].map("{:.2f}".format),
         "played": found["played_length"].map("{:.2f}".format),
         "real": found["real_length"].map("{:.2f}".format),
-        "step, played over real": [one.format("×") for one in found["step"]],
+        "step, played over real": [one.span("×") for one in found["step"]],
         f"p{played.TAIL} over median TPOT, likewise": [one.span("×") for one in found["spread"]],
     }  # fmt: skip
     return pd.DataFrame(body)
