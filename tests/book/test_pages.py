@@ -72,7 +72,7 @@ def without_chapter_two(tmp_path, project, monkeypatch):
         page(render.executed_dir(), name, hardware, book)
 
     monkeypatch.setattr(render, "execute", execute)
-    for unasked in (render.published_page, render.memory_page):
+    for unasked in (render.published_page, render.memory_page, render.break_even_page):
         monkeypatch.setattr(unasked, "write", lambda folder: None)
     monkeypatch.setattr(render.calculator_page, "write", lambda runs, folder: None)
     monkeypatch.setattr(render, "SHIPPED", ("01_baseline", "cpu", "quick"))
@@ -110,7 +110,7 @@ def test_the_calculator_starts_from_prices_and_one_k_has_none(tmp_path, project,
     monkeypatch.setattr(render, "_speculative", lambda *plan: runs)
     monkeypatch.setattr(render.campaign, "replay", lambda plan: "shipped")
     monkeypatch.setattr(render.headline, "write", lambda runs, folder: None)
-    for unasked in (render.published_page, render.memory_page):
+    for unasked in (render.published_page, render.memory_page, render.break_even_page):
         monkeypatch.setattr(unasked, "write", lambda folder: None)
     monkeypatch.setattr(render.calculator_page, "write", lambda runs, folder: given.append(runs))
     render.prepare(["02_eagle3"], group="quick")
