@@ -56,6 +56,8 @@ def test_batches_are_rows_and_an_arm_without_a_baseline_has_none():
     assert list(table["concurrency"]) == [1, 8]
     assert table["price"].iloc[1].low is None  # of one restart there is no interval
     assert played.map_of([]).empty
+    assert played.map_of([arm(STRONG, 2.0, 0)]).empty
+    assert list(played.map_of([*runs(), arm(STRONG, 2.0, 0, batch=8)])["concurrency"]) == [1]
 
 
 def test_played_is_held_against_real_turn_by_turn():

@@ -64,6 +64,14 @@ def test_a_map_says_what_a_step_must_yield_and_whose_records_it_is_of():
     assert "tokens at K=1 and batch 1, the least here" in page
 
 
+def test_baselines_alone_are_no_map():
+    where = next(point for point in sweep().points() if point.speculation is None)
+    records.append(factories.write_run(where, 50.0))
+    page = break_even_page.render()
+    assert "# pocket-dense on " not in page
+    assert page.count("**Not measured yet.**") == 2
+
+
 def test_what_no_acceptance_makes_good_is_said():
     costly = synthetic.World(verify={1: 4.0, 8: 4.0, 32: 4.0})
     synthetic.write(sweep(), world=costly)

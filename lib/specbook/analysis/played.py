@@ -39,6 +39,8 @@ def map_of(runs: Iterable[RunRecord]) -> pd.DataFrame:
         for (method, k), group in cell[cell[K] > 0].groupby(["method", K], sort=True):
             mine = np.exp(np.log(group["step_s"]).groupby(group["restart"]).mean())
             both = mine.index.intersection(base.index)
+            if both.empty:
+                continue
             arms = group.groupby("arm", sort=False)["length"].mean().sort_values(ascending=False)
             brought = [(length, gains.get((load, arm))) for arm, length in arms.items()]
             rows.append(

@@ -9,8 +9,9 @@ import pandas as pd
 from specbook import plan, records
 from specbook.analysis import played
 from specbook.book.figures import style
-from specbook.book.memory_page import accelerators, markdown
+from specbook.book.memory_page import accelerators
 from specbook.book.remarks.words import ends, of
+from specbook.book.tables import markdown
 from specbook.errors import ConfigError
 from specbook.measure import experiments, machine
 from specbook.plan.machines import MachineFile
@@ -33,10 +34,13 @@ def write(folder: Path) -> Path:
 def render() -> str:
     """Whether played acceptance takes a real draft's time, a map of each machine and model, what lacks."""
     parts = ["# Does played acceptance take a real draft's time?", checked()]
-    maps = list(measured())
-    for title, runs in maps:
-        parts += [f"# {title}", told(runs), markdown(table(runs)), style.credit(runs, ONLY_TIMES)]
-    parts += ["# Accelerators", missing([run for _, runs in maps for run in runs[:1]])]
+    seen = []
+    for title, runs in measured():
+        found = played.map_of(runs)
+        if len(found):  # a campaign that was broken off may have baselines alone
+            parts += [f"# {title}", told(found), markdown(table(found)), style.credit(runs, ONLY_TIMES)]
+            seen.append(runs[0])
+    parts += ["# Accelerators", missing(seen)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -96,10 +100,10 @@ def measured() -> Iterator[tuple[str, list[RunRecord]]]:
         yield f"{target} on {where}", runs
 
 
-def table(runs: list[RunRecord]) -> pd.DataFrame:
+def table(found: pd.DataFrame) -> pd.DataFrame:
     """Of `played.map_of`: what a step must yield, and what two sets of rates bring."""
     rows = []
-    for row in played.map_of(runs).itertuples():
+    for row in found.itertuples():
         brought = [f"{gain.span('×')} at {length:.2f}" for length, gain in row.played]
         rows.append(
             {"batch": row.concurrency, "draft": row.method, "K": row.num_speculative_tokens,
@@ -109,9 +113,8 @@ def table(runs: list[RunRecord]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def told(runs: list[RunRecord]) -> str:
-    """At which batch and K a draft needs least and most, and what no acceptance makes good."""
-    found = played.map_of(runs)
+def told(found: pd.DataFrame) -> str:
+    """Of `played.map_of`: where a draft needs least and most, and what no acceptance makes good."""
     price = [one.value for one in found["price"]]
     least, most = found.iloc[price.index(min(price))], found.iloc[price.index(max(price))]
     never = [

@@ -93,7 +93,7 @@ def _draw(best: pd.DataFrame, runs: Sequence[RunRecord]) -> Figure:
 
 
 def _page(answer: str, drawn: str, caption: str, table: pd.DataFrame) -> str:
-    rows = table.to_markdown(index=False, disable_numparse=True)  # its numbers are words already
+    rows = tables.markdown(table)
     return "\n".join([
         answer, "", "```{raw} html", f'<figure id="fig-headline">{drawn}', "<figcaption>",
         caption, "</figcaption></figure>", "```", "", TABLE, "", rows, "",

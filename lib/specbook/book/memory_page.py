@@ -9,6 +9,7 @@ from specbook import plan, records
 from specbook.analysis import narrow
 from specbook.book.figures import style
 from specbook.book.remarks.words import listed, percent
+from specbook.book.tables import markdown
 from specbook.errors import ConfigError
 from specbook.measure import campaign, checkers, provenance
 from specbook.plan import Plan, machines, models, prompts
@@ -240,8 +241,3 @@ def _span(estimate: Estimate | None) -> str:
 
 def _gb(size: float) -> str:
     return f"{size / 1e9:.1f}"
-
-
-def markdown(found: pd.DataFrame) -> str:
-    """A table for a page that is no notebook: cells as they are, no index."""
-    return found.to_markdown(index=False, disable_numparse=True)

@@ -15,6 +15,11 @@ def filled(table: pd.DataFrame) -> list[pd.DataFrame]:
     return [table] if len(table) else []
 
 
+def markdown(table: pd.DataFrame) -> str:
+    """A table of a page that is no notebook: no index, and cells as they are, words already."""
+    return table.to_markdown(index=False, disable_numparse=True)
+
+
 def speeds(table: pd.DataFrame) -> pd.DataFrame:
     """Of `comparisons.speedups`: both arms in tokens/s beside their ratio, its interval and its n."""
     found = list(table["estimate"])

@@ -194,7 +194,9 @@ def shape(name: str) -> dict[str, Any]:
 
 
 def head_of_shape(folder: str) -> Head | None:
-    """The head whose shape is served from this folder, named as plans name it."""
+    """The head whose shape is served from this folder, named as plans name it; None for any other model."""
+    if Path(folder).parent != Path(SHAPES):
+        return None
     found = {
         f"{SHAPES}/{model}-{short}": head for model in names() for short, head in load(model).heads.items()
     }
