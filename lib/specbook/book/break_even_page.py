@@ -8,6 +8,7 @@ import pandas as pd
 
 from specbook import plan, records
 from specbook.analysis import played
+from specbook.book import pages
 from specbook.book.figures import style
 from specbook.book.memory_page import accelerators
 from specbook.book.remarks.words import ends, of
@@ -25,10 +26,7 @@ ONLY_TIMES = "random weights: only times mean anything"
 
 def write(folder: Path) -> Path:
     """Write `break_even.md` into `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    page = folder / "break_even.md"
-    page.write_text(render(), encoding="utf-8")
-    return page
+    return pages.put(folder, "break_even.md", render())
 
 
 def render() -> str:

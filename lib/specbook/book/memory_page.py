@@ -7,6 +7,7 @@ import pandas as pd
 
 from specbook import plan, records
 from specbook.analysis import narrow
+from specbook.book import pages
 from specbook.book.figures import style
 from specbook.book.remarks.words import listed, percent
 from specbook.book.tables import markdown
@@ -34,10 +35,7 @@ LABELS = {"bf16": "BF16", "fp8": "FP8", "int4-awq": "INT4 AWQ", "mxfp4": "MXFP4"
 
 def write(folder: Path) -> Path:
     """Write `memory.md` into `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    page = folder / "memory.md"
-    page.write_text(render(), encoding="utf-8")
-    return page
+    return pages.put(folder, "memory.md", render())
 
 
 def render() -> str:

@@ -16,6 +16,14 @@ def stamp(notebook: nbformat.NotebookNode, hardware: str, group: str) -> None:
     notebook.metadata[STAMP] = {"hardware": hardware, "group": group}
 
 
+def put(folder: Path, name: str, text: str) -> Path:
+    """Write what a page of prose includes into `folder`; returns the file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    page = folder / name
+    page.write_text(text, encoding="utf-8")
+    return page
+
+
 def make_room(folder: Path, known: Collection[str], made: Collection[str], hardware: str) -> None:
     """Before a book of the chapters `made`: take away what other books left, and say what this one lacks."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from specbook.book import pages
 from specbook.records import published
 from specbook.records.published import ADDRESS, PublishedRow
 
@@ -22,10 +23,7 @@ HIDE = '<script>document.documentElement.classList.add("sb-script");</script>'
 
 def write(folder: Path) -> Path:
     """Write `published.html`, which `book/published.md` includes, into `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    page = folder / "published.html"
-    page.write_text(render(published.load()), encoding="utf-8")
-    return page
+    return pages.put(folder, "published.html", render(published.load()))
 
 
 def render(rows: Sequence[PublishedRow]) -> str:
