@@ -187,6 +187,16 @@ def test_a_dry_run_says_what_is_lacking_and_counts_it_all_the_same(monkeypatch):
     assert said == [plan.load("04_domain_drift", "cpu", "full")]
 
 
+def test_a_head_past_its_training_is_measured_and_warned_of_once(monkeypatch):
+    measured = []
+    monkeypatch.setattr(campaign, "measure", lambda plans, since: measured.extend(plans) or [])
+    result = invoke("run", "02_eagle3", "--set", "num_speculative_tokens=[5, 8]")
+    assert (result.exit_code, len(measured)) == (0, 1), result.output
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("warning: EAGLE-3 K=8 for pocket-dense: models/pocket-dense-eagle3 was trained to")
+    assert line.endswith("or lower num_speculative_tokens to 5")
+
+
 def test_dry_run_starts_nothing_and_prints_commands_that_a_shell_understands(monkeypatch):
     monkeypatch.setattr(campaign, "measure", raising(AssertionError("measured")))
     monkeypatch.setattr(provenance, "weights_sha256", lambda *_: {"target": "A"})

@@ -2,7 +2,9 @@
 
 import signal
 import time
+from collections.abc import Iterable
 from datetime import datetime
+from itertools import starmap
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -99,6 +101,7 @@ def run(
         shapes.make(models)
         lacking = training.missing(models, report=None if dry_run else out.print)
         _leave_out(lacking)
+        _warn(arm for one in plans for sweep in one.parts() for arm in sweep.arms())
         if dry_run:
             with busy("looking for what is on disk"):
                 lines, counted = preview.preview(plans, since)
@@ -119,6 +122,13 @@ def run(
 def _leave_out(lacking: dict[str, str]) -> None:
     for model, why in lacking.items():
         _complain("left out:", f"{model}: {why}")
+
+
+def _warn(arms: Iterable[tuple[Any, Any]]) -> None:
+    from specbook.engine import preflight
+
+    for text in dict.fromkeys(filter(None, starmap(preflight.past_training, arms))):
+        _complain("warning:", text)
 
 
 @app.command()
@@ -214,6 +224,7 @@ def serve(
 
     with _one_clear_message(f"{profile} has ended."):
         chosen = profiles.load(profile)
+        _warn([(chosen.target, chosen.speculation)])
         if api_key is not None:
             raise ConfigError(keys.NEVER_ON_A_COMMAND_LINE)
         key = typer.prompt("API key", hide_input=True) if ask_api_key else keys.read(api_key_file)
@@ -261,6 +272,7 @@ def ask(
             reply, served = asking.ask(running, question, max_tokens, show), running.title
         else:
             chosen = profiles.load(profile)
+            _warn([(chosen.target, chosen.speculation)])
             if usd_per_hour is None and chosen.price:
                 dollars, price = prices.machine(chosen.price).usd_per_hour, chosen.price
             err.print(f"starting {profile} ... (`specbook serve` keeps one up, and --url asks it at once)")

@@ -101,6 +101,10 @@ def test_by_domain_pools_restarts_and_skips_what_drafted_nothing(monkeypatch, tm
     assert list(table["num_drafts"]) == [300, 300]
     assert table["restarts"].eq(3).all()
     assert table["joint"].iloc[1] == pytest.approx([0.5, 0.2, 0.1])
+    assert table["trained_depth"].isna().all()
+    told = runs[0].provenance.model_copy(update={"draft_trained_depth": 2})
+    again = acceptance.by_domain([runs[0].model_copy(update={"provenance": told}), *runs[1:]])
+    assert again["trained_depth"].fillna(0).tolist() == [2, 0]
 
 
 def test_an_average_over_answers_counts_a_short_one_as_much_as_a_long_one(monkeypatch, tmp_path):

@@ -6,6 +6,7 @@ import pytest
 
 from specbook.analysis.prediction import AVERAGED
 from specbook.book import tables
+from specbook.book.figures import drafts as draw
 from specbook.book.remarks import drafts
 
 
@@ -24,8 +25,9 @@ def test_a_tie_is_called_one():
     assert said == "- **batch 1**: P-EAGLE on json; ngram and P-EAGLE tied on code"
 
 
-def counters(method, domain, conditional):
-    return {"method": method, "domain": domain, "conditional": np.array(conditional)}
+def counters(method, domain, conditional, trained_depth=np.nan):
+    row = {"method": method, "domain": domain, "conditional": np.array(conditional)}
+    return row | {"trained_depth": trained_depth}
 
 
 def test_depth_names_the_domains_that_hold_and_says_when_none_does():
@@ -40,6 +42,23 @@ def test_depth_names_the_domains_that_hold_and_says_when_none_does():
         drafts.depth(pd.DataFrame([counters("ngram", "json", [0.4])]))
         == "No draft was deeper than one token."
     )
+
+
+def test_positions_past_the_training_are_told_apart_and_drawn_hollow():
+    rows = [
+        counters("P-EAGLE", "json", [0.9, 0.85, 0.7], 2),
+        counters("P-EAGLE", "code", [0.9, 0.6, np.nan], 2),
+    ]
+    assert drafts.depth(pd.DataFrame(rows)).endswith(" Deeper than the 2 that it was trained to: json 0.70.")
+    within = [row | {"trained_depth": 3} for row in rows]
+    assert "Deeper" not in drafts.depth(pd.DataFrame(within))
+    hollow = [
+        list(line.get_xdata())
+        for table in (rows, within, [row | {"trained_depth": np.nan} for row in rows])
+        for line in draw.conditional(pd.DataFrame(table))[0].lines
+        if line.get_markerfacecolor() == "white"
+    ]
+    assert hollow == [[3], [], []]
 
 
 def crossing(measured, predicted, domain=AVERAGED):

@@ -8,7 +8,10 @@ from specbook import plan, records
 from specbook.book.whose import whose
 from specbook.measure import campaign, provenance
 
-PLAIN = ("Partial", "Another machine", "One restart", "Disturbed", "Older weights", "Older prompts")
+PLAIN = (
+    "Partial", "Another machine", "One restart", "Disturbed", "Older weights", "Older prompts",
+    "Past their training",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -84,3 +87,16 @@ def test_prompts_written_anew_are_said(world):
         for run in runs
     ]
     assert "Older prompts" not in told(world, same)[1]
+
+
+def test_a_head_that_drafts_deeper_than_it_was_trained_to_is_said(world):
+    runs = campaign.replay(world, synthetic.HARDWARE)
+    text, _ = told(world, runs)  # kept before depths were: the shipped head's own word counts
+    assert "**Past their training:** EAGLE-3 K=8 drafts deeper than the 5 tokens" in text
+
+    def trained(depth):
+        origins = [run.provenance.model_copy(update={"draft_trained_depth": depth}) for run in runs]
+        return [run.model_copy(update={"provenance": o}) for run, o in zip(runs, origins, strict=True)]
+
+    assert "Past their training" not in told(world, trained(8))[1]
+    assert "EAGLE-3 K=5 drafts deeper than the 3 tokens" in told(world, trained(3))[0]

@@ -6,6 +6,7 @@ from pydantic import ValidationError
 from specbook import methods
 from specbook.engine import hub, preflight
 from specbook.errors import ConfigError
+from specbook.measure import provenance
 from specbook.methods import Checkpoint, Method, base
 from specbook.plan.schema import Draft, Speculation, Target
 
@@ -92,6 +93,71 @@ def test_a_head_says_the_targets_size_where_its_own_differs():
     eagle3.check_draft(target, Checkpoint("d", nested))
     with pytest.raises(ConfigError, match="hidden_size 32, target t has 64"):
         eagle3.check_draft(target, Checkpoint("d", nested | {"target_hidden_size": None}))
+
+
+def told_by(verifier=None, **proposal) -> Checkpoint:
+    """A head as speculators writes its configuration."""
+    told = {"proposal_methods": [{"proposal_type": "greedy", **proposal}], "verifier": verifier}
+    return Checkpoint("d", SIZES | {"mask_token_id": 0, "speculators_config": told})
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+def test_a_head_that_was_trained_for_a_target_of_another_class_is_refused(parallel):
+    method, target = methods.of("eagle3", parallel), Checkpoint("t", SIZES | {"architectures": ["A"]})
+    with pytest.raises(
+        ConfigError, match="draft d was trained for old, a B, and target t is a A: use a draft"
+    ):
+        method.check_draft(target, told_by({"name_or_path": "old", "architectures": ["B"]}))
+    for silent in (None, "B", {"name_or_path": "old"}, {"name_or_path": "old", "architectures": ["A"]}):
+        method.check_draft(target, told_by(silent))
+
+
+@pytest.mark.parametrize(
+    ("head", "depth"),
+    [
+        (told_by(speculative_tokens=5), 5),
+        (told_by(), None),
+        (told_by(speculative_tokens="5"), None),
+        (Checkpoint("d", SIZES), None),
+        (Checkpoint("d", {"speculators_config": [1]}), None),
+        (Checkpoint("d", {"speculators_config": {"proposal_methods": 5}}), None),
+    ],
+)
+def test_a_head_says_how_deep_it_was_trained_or_nothing_is_assumed(head, depth):
+    assert head.trained_depth == depth
+
+
+@pytest.mark.parametrize(("head", "depth"), [("pocket-dense-eagle3", 5), ("pocket-moe-peagle", 8)])
+def test_more_tokens_than_a_shipped_head_was_trained_for_are_told_before_it_is_served(head, depth):
+    def asked(k, **more):
+        return speculation(method="eagle3", model=f"models/{head}", num_speculative_tokens=k, **more)
+
+    assert preflight.trained_depth(asked(1)) == depth
+    assert provenance.today(TARGET, asked(depth + 1)).draft_trained_depth == depth  # so each record bears it
+    assert preflight.past_training(TARGET, asked(depth)) is None
+    told = preflight.past_training(TARGET, asked(depth + 1))
+    assert told.startswith(f"EAGLE-3 K={depth + 1} for t: models/{head} was trained to draft {depth} tokens")
+    assert preflight.past_training(TARGET, asked(9, synthetic_acceptance_rates=[0.5] * 9)) is None
+
+
+def test_what_a_head_of_the_hub_was_trained_for_is_read_from_the_cache(monkeypatch, tmp_path):
+    import huggingface_hub
+
+    head = speculation(method="eagle3", model="org/head")
+    kept = tmp_path / "config.json"
+    for text, depth in [
+        ('{"speculators_config": {"proposal_methods": [{"speculative_tokens": 3}]}}', 3),
+        ("{", None),
+    ]:
+        kept.write_text(text)
+        monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_, **__: str(kept))
+        assert preflight.trained_depth(head) == depth
+    monkeypatch.undo()
+    for model in (None, "a/b/c"):
+        other = head.model_copy(update={"model": model})
+        assert preflight.trained_depth(other) is None
+    assert preflight.trained_depth(None) is None
+    assert preflight.past_training(TARGET, None) is None
 
 
 def test_a_new_method_is_one_file(monkeypatch, tmp_path):

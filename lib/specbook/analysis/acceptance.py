@@ -22,6 +22,7 @@ GROUP = ["hardware", "kind", "target", "arm", "load", "domain"]
 COLUMNS = (
     *GROUP, "method", "label", "num_speculative_tokens", "restarts", *SpecDecodeCounters.model_fields,
     "rate", "length", "length_low", "length_high", "estimate", "records", "joint", "conditional",
+    "trained_depth",
 )  # fmt: skip
 BY_REQUEST = (
     "load", "domain", "arm", "method", "label", "num_speculative_tokens", "prompt_id", "length",
@@ -124,13 +125,14 @@ def by_domain(records: Iterable[RunRecord]) -> pd.DataFrame:
 
     Columns: GROUP, method, label, num_speculative_tokens, restarts, the raw counters, rate, length,
     length_low, length_high, `estimate` (the length's `Estimate`), records (their ids), joint and conditional
-    ([K] arrays). Baselines, and points where nothing was drafted, have no row.
+    ([K] arrays), trained_depth (positions that the draft was trained for; NaN where that is not known).
+    Baselines, and points where nothing was drafted, have no row.
     """
-    groups: dict[tuple, list[tuple[str, SpecDecodeCounters]]] = {}
+    groups: dict[tuple, list[RunRecord]] = {}
     for record in records:
-        got = record.measurement
-        if got is not None and got.spec_decode is not None and got.spec_decode.num_drafts:
-            groups.setdefault(_key(record), []).append((record.run_id, got.spec_decode))
+        counted = _counted(record)
+        if counted is not None and counted.num_drafts:
+            groups.setdefault(_key(record), []).append(record)
     return summaries.frame([_row(key, group) for key, group in groups.items()], COLUMNS)
 
 
@@ -157,6 +159,10 @@ def averages(table: pd.DataFrame, each: pd.DataFrame) -> pd.DataFrame:
     return table.merge(found, on=keys)
 
 
+def _counted(record: RunRecord) -> SpecDecodeCounters | None:
+    return record.measurement.spec_decode if record.measurement else None
+
+
 def _key(record: RunRecord) -> tuple:
     point = record.point
     k = point.speculation.num_speculative_tokens if point.speculation else 0
@@ -164,8 +170,9 @@ def _key(record: RunRecord) -> tuple:
     return (*names, point.traffic.domain, summaries.method(record), summaries.label(record), k)
 
 
-def _row(key: tuple, counted: list[tuple[str, SpecDecodeCounters]]) -> dict:
-    group = [counters for _, counters in counted]
+def _row(key: tuple, records: list[RunRecord]) -> dict:
+    group = [counters for record in records if (counters := _counted(record))]
+    depths = {record.provenance.draft_trained_depth for record in records} - {None}
     pooled, interval = pool(group), length_ci(group)
     return {
         **dict(zip([*GROUP, "method", "label", "num_speculative_tokens"], key, strict=True)),
@@ -176,7 +183,8 @@ def _row(key: tuple, counted: list[tuple[str, SpecDecodeCounters]]) -> dict:
         "length_low": interval.low,
         "length_high": interval.high,
         "estimate": interval,
-        "records": tuple(run_id for run_id, _ in counted),
+        "records": tuple(record.run_id for record in records),
         "joint": joint(pooled),
         "conditional": conditional(pooled),
+        "trained_depth": max(depths, default=np.nan),
     }

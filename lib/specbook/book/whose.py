@@ -23,6 +23,7 @@ def whose(plan: Plan, runs: Sequence[RunRecord], source: Source) -> str:
 
 def _warnings(plan: Plan, runs: Sequence[RunRecord]) -> list[str]:
     wanted, got = {point.key for point in plan.points()}, {run.key for run in runs}
+    deep = [text for run in _one_per_arm(runs) if (text := _past_training(run))]
     disturbed = sum(run.disturbed for run in runs)
     found = {
         f"**Partial:** {len(got)} of the plan's {len(wanted)} points are measured.": len(got) < len(wanted),
@@ -36,8 +37,18 @@ def _warnings(plan: Plan, runs: Sequence[RunRecord]) -> list[str]:
             any(_weights_today(run) != run.provenance.weights_sha256 for run in _one_per_arm(runs)),
         "**Older prompts:** they were written anew since; these numbers are of the prompts before.":
             any(map(_asked_anew, {run.point.traffic.domain: run for run in runs}.values())),
+        f"**Past their training:** {' and '.join(deep)}.": bool(deep),
     }  # fmt: skip
     return [text for text, holds in found.items() if holds]
+
+
+def _past_training(run: RunRecord) -> str | None:
+    """The arm and the depth; a record from before depths were kept has that of its draft as it lies here."""
+    drafted, depth = run.point.speculation, run.provenance.draft_trained_depth
+    depth = depth or provenance.today(run.point.target, drafted).draft_trained_depth
+    if drafted is None or not drafted.deeper_than(depth):
+        return None
+    return f"{drafted.label} drafts deeper than the {depth} tokens a step that its head was trained to give"
 
 
 def _one_per_arm(runs: Sequence[RunRecord]) -> list[RunRecord]:

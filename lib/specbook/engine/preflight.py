@@ -139,6 +139,33 @@ def _checkpoint(folder: Path) -> Checkpoint:
     return Checkpoint(folder.name, read_config(folder))
 
 
+def trained_depth(speculation: Speculation | None) -> int | None:
+    """Draft tokens a step that the draft says it was trained to give.
+
+    None where it does not say, cannot be read here, or has its acceptance played.
+    """
+    if speculation is None or speculation.model is None or speculation.synthetic_acceptance_rates:
+        return None
+    path: Path | None = Path(resolve_model(speculation.model)) / "config.json"
+    if not path.is_file():
+        path = hub.cached_config(speculation.model, speculation.revision)
+    try:
+        return Checkpoint(speculation.model, _mapping(path)).trained_depth if path else None
+    except ConfigError:  # `check` says so before it is served
+        return None
+
+
+def past_training(target: Target, speculation: Speculation | None) -> str | None:
+    """What to be told before a head drafts deeper than it was trained to; None where it does not."""
+    depth = trained_depth(speculation)
+    if speculation is None or not speculation.deeper_than(depth):
+        return None
+    return (
+        f"{speculation.label} for {target.name}: {speculation.model} was trained to draft {depth} tokens a "
+        f"step, so look at how often those behind are accepted, or lower num_speculative_tokens to {depth}"
+    )
+
+
 def free_port() -> int:
     """A port of 127.0.0.1 that nobody listens on."""
     with socket.socket() as probe:

@@ -9,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 from specbook import engine, methods, paths
+from specbook.engine import preflight
 from specbook.plan.schema import Speculation, Target, Traffic, resolve_model
 from specbook.records.origin import Provenance
 
@@ -97,6 +98,7 @@ def today(target: Target, speculation: Speculation | None, traffic: Traffic | No
     environment = engine.of(target).environment(target, speculation)
     served = {
         "weights_sha256": weights_sha256(target, speculation),
+        "draft_trained_depth": preflight.trained_depth(speculation),
         "prompts_sha256": prompts_sha256(traffic) if traffic else "",
         "server_env": {name: paths.portable(value) for name, value in environment.items()},
     }

@@ -12,6 +12,7 @@ from specbook.mistakes import explain, near
 
 OF_EVERY_METHOD = ("method", "num_speculative_tokens", "parallel_drafting", "synthetic_acceptance_rates")
 """Keys that a plan sets for whatever method it names."""
+OF_ITS_OWN = "use a draft that was trained for this target, or train one"
 
 
 class Keys(BaseModel):
@@ -47,6 +48,29 @@ class Checkpoint:
     def architectures(self) -> list[str]:
         """Classes that can load it."""
         return [str(name) for name in self.config.get("architectures") or ()]
+
+    @property
+    def trained_depth(self) -> int | None:
+        """Draft tokens a step that it was trained to give; None where it does not say, as few do.
+
+        Source: speculators 0.9.0, whose trainer writes its depth there (models/{eagle3,peagle}/core.py).
+        """
+        told = self._speculators.get("proposal_methods")
+        ways = [way for way in told if isinstance(way, Mapping)] if isinstance(told, list) else []
+        depths = [way.get("speculative_tokens") for way in ways]
+        return max((depth for depth in depths if isinstance(depth, int)), default=None)
+
+    @property
+    def verifier(self) -> "Checkpoint":
+        """The target that it was trained for, as far as it says."""
+        told = self._speculators.get("verifier")
+        told = told if isinstance(told, Mapping) else {}
+        return Checkpoint(str(told.get("name_or_path")), told)
+
+    @property
+    def _speculators(self) -> Mapping[str, Any]:
+        told = self.config.get("speculators_config")
+        return told if isinstance(told, Mapping) else {}
 
 
 class Method:
@@ -98,8 +122,20 @@ def same(target: Checkpoint, draft: Checkpoint, key: str, theirs: Any = None) ->
     theirs, ours = theirs or draft.get(key), target.get(key)
     if None not in (theirs, ours) and theirs != ours:
         raise ConfigError(
-            f"draft {draft.name} has {key} {theirs}, target {target.name} has {ours}: "
-            f"use a draft that was trained for this target, or train one"
+            f"draft {draft.name} has {key} {theirs}, target {target.name} has {ours}: {OF_ITS_OWN}"
+        )
+
+
+def same_class(target: Checkpoint, draft: Checkpoint) -> None:
+    """Raise ConfigError if the draft names its target's class, and this one is of another.
+
+    Its name may differ: a quantised or a newer version of a target is served with the old one's head too.
+    """
+    its = draft.verifier
+    if its.architectures and target.architectures and its.architectures != target.architectures:
+        raise ConfigError(
+            f"draft {draft.name} was trained for {its.name}, a {', '.join(its.architectures)}, and target "
+            f"{target.name} is a {', '.join(target.architectures)}: {OF_ITS_OWN}"
         )
 
 

@@ -3,7 +3,7 @@
 Source: Li et al. 2024 (arXiv:2401.15077).
 """
 
-from specbook.methods.base import Checkpoint, Method, TrainedDraft, register, same
+from specbook.methods.base import Checkpoint, Method, TrainedDraft, register, same, same_class
 
 
 @register
@@ -20,6 +20,7 @@ class Eagle(Method):
 
     @classmethod
     def check_draft(cls, target: Checkpoint, draft: Checkpoint) -> None:
-        """Same vocabulary and hidden size."""
+        """Same vocabulary, class and hidden size."""
+        same_class(target, draft)
         same(target, draft, "vocab_size")
         same(target, draft, "hidden_size")

@@ -3,7 +3,7 @@
 Source: Li et al. 2025 (arXiv:2503.01840).
 """
 
-from specbook.methods.base import Checkpoint, Method, TrainedDraft, register, same
+from specbook.methods.base import Checkpoint, Method, TrainedDraft, register, same, same_class
 
 
 @register
@@ -20,6 +20,7 @@ class Eagle3(Method):
 
     @classmethod
     def check_draft(cls, target: Checkpoint, draft: Checkpoint) -> None:
-        """Same vocabulary, and the head reads hidden states of the target's size."""
+        """Same vocabulary and class, and the head reads hidden states of the target's size."""
+        same_class(target, draft)
         same(target, draft, "vocab_size")
         same(target, draft, "hidden_size", draft.config.get("target_hidden_size"))

@@ -143,6 +143,10 @@ class Speculation(Draft):
         rates = self.synthetic_acceptance_rates
         return name if rates is None else f"{name} at {1 + sum(rates):.2f}"
 
+    def deeper_than(self, trained_depth: int | None) -> bool:
+        """Whether K is more than a draft gives that was trained to this depth; of one unknown it is not."""
+        return trained_depth is not None and self.num_speculative_tokens > trained_depth
+
     def engine_config(self) -> dict[str, Any]:
         """The `speculative_config` object: only what is set, the draft's path made absolute."""
         config = self.model_dump(mode="json", exclude_none=True, exclude_defaults=True)

@@ -54,6 +54,8 @@ class Provenance(Frozen):
 
     Where an experiment has a second server that drafts otherwise, its draft is `instead`.
     """
+    draft_trained_depth: int | None = None
+    """Draft tokens a step that the draft says it was trained to give; None where that is not known."""
     prompts_sha256: str
     server_command: tuple[str, ...]
     """The engine's command line; this machine's project folder is written as `.`."""

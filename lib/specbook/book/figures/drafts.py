@@ -79,13 +79,21 @@ def lengths(table: pd.DataFrame) -> list[Axes]:
 @styled
 @style.or_words(NO_DRAFT)
 def conditional(table: pd.DataFrame) -> list[Axes]:
-    """Rows of `acceptance.by_domain`, one K a method: conditional acceptance, a panel per domain."""
+    """Rows of `acceptance.by_domain`, one K a method: conditional acceptance, a panel per domain.
+
+    Hollow: deeper than the draft was trained to.
+    """
     domains = style.ordered(table["domain"])
     axes = style.panels(len(domains), height=3.0, share_y=True, columns=3)
     for ax, domain in zip(axes, domains, strict=True):
         for row in table[table["domain"] == domain].itertuples():
             positions = np.arange(1, len(row.conditional) + 1)
-            ax.plot(positions, row.conditional, **_look(row.method))
+            (line,) = ax.plot(positions, row.conditional, **_look(row.method))
+            past = positions > row.trained_depth
+            ax.plot(
+                positions[past], row.conditional[past], linestyle="none", color=line.get_color(),
+                marker=line.get_marker(), markerfacecolor="white",
+            )  # fmt: skip
         ax.set(title=domain, ylim=(0, 1.03), xlabel="draft position")
     axes[0].set_ylabel("held, given all before")
     style.legend_above(axes, 5)

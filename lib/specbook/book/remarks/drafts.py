@@ -40,9 +40,20 @@ def depth(table: pd.DataFrame) -> str:
             lines.append(
                 f"- **{method}**, conditional acceptance from position 2 to "
                 f"{1 + max(map(len, later.values()))}: {told}. It stays at {HIGH:g} or better on "
-                f"{listed(holds) if holds else 'none of them'}."
+                f"{listed(holds) if holds else 'none of them'}.{_past_training(part)}"
             )
     return "\n".join(lines) or "No draft was deeper than one token."
+
+
+def _past_training(part: pd.DataFrame) -> str:
+    """What became of positions behind those that the draft was trained for."""
+    trained = part["trained_depth"].max()
+    deep = {row.domain: row.conditional[int(trained) :] for row in part.itertuples()} if trained > 0 else {}
+    told = [
+        f"{domain} {ends(list(rates[np.isfinite(rates)]))}"
+        for domain, rates in deep.items() if np.isfinite(rates).any()
+    ]  # fmt: skip
+    return f" Deeper than the {trained:.0f} that it was trained to: {'; '.join(told)}." if told else ""
 
 
 def requests(table: pd.DataFrame) -> str:
