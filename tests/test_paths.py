@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import sys
 
 import pytest
 
@@ -71,3 +72,15 @@ def test_only_whole_folders_are_replaced(home, text, want):
 def test_the_project_is_a_dot_even_below_the_home(home, tmp_path):
     home(str(tmp_path))
     assert paths.portable(f"{tmp_path}/project/lib {tmp_path}/x") == f".{os.sep}lib ~/x"
+
+
+def test_an_environment_elsewhere_is_no_path_of_this_machine_either(tmp_path, monkeypatch):
+    elsewhere = tmp_path / "venvs" / "x"
+    said = f"{elsewhere}/bin/python -m vllm"
+    monkeypatch.setattr(sys, "prefix", str(elsewhere))
+    assert paths.portable(said) == "$VIRTUAL_ENV/bin/python -m vllm"
+    monkeypatch.setattr(sys, "base_prefix", str(elsewhere))  # the system's own Python
+    assert paths.portable(said) == said
+    monkeypatch.undo()
+    monkeypatch.setattr(sys, "prefix", str(paths.root() / ".venv"))
+    assert paths.portable(f"{paths.root()}/.venv/bin/python") == "./.venv/bin/python"

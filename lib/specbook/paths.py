@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 import tempfile
 from pathlib import Path
 
@@ -80,8 +81,12 @@ def machine_lock() -> Path:
 
 
 def portable(text: str) -> str:
-    """`text` without this machine's folders: the project becomes `.`, the home folder `~`."""
-    for folder, name in ((root(), "."), (_home(), "~")):
+    """`text` without this machine's folders: the project becomes `.`, the home folder `~`, a virtual
+    environment elsewhere `$VIRTUAL_ENV`."""
+    folders = [(root(), "."), (_home(), "~")]
+    if sys.prefix != sys.base_prefix:
+        folders.append((Path(sys.prefix), "$VIRTUAL_ENV"))
+    for folder, name in folders:
         if len(folder.parts) > 1:  # with `/` for a home, as services have it, every path would be below it
             text = re.sub(rf"(?<![\w.~-]){re.escape(str(folder))}(?![\w-])", name, text)
     return text

@@ -7,6 +7,7 @@ import synthetic
 from specbook import records
 from specbook.analysis import acceptance, prediction, speedup, summaries
 from specbook.plan import Plan
+from specbook.records.run import Round
 from specbook.stats import theory
 
 
@@ -81,6 +82,27 @@ def swept(tmp_path, monkeypatch):
     )  # fmt: skip
     synthetic.write(made)
     return records.load()
+
+
+def test_a_price_is_paired_by_round_so_an_hour_of_a_faster_machine_changes_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
+
+    def measured(speculation, tokens_per_s, together):
+        name = f"{together}-{speculation.num_speculative_tokens if speculation else 0}"
+        return factories.write_run(
+            factories.point(speculation), tokens_per_s, together=Round(id=together), run_id=name
+        )
+
+    runs = [
+        measured(None, 100.0, "slow"), measured(factories.eagle3(1), 60.0, "slow"),
+        measured(None, 200.0, "fast"), measured(factories.eagle3(6), 80.0, "fast"),
+    ]  # fmt: skip
+    table = prediction.step_costs(runs).set_index("num_speculative_tokens")
+    assert table["cost"].to_dict() == pytest.approx({1: 100 / 60, 6: 200 / 80}, rel=0.02)
+    assert table["baseline_step_s"].to_dict() == pytest.approx({1: 1 / 100, 6: 1 / 200}, rel=0.02)
+    alone = measured(factories.eagle3(3), 60.0, "alone")
+    assert prediction.step_costs([*runs, alone])["num_speculative_tokens"].tolist() == [1, 6]
+    assert prediction.step_costs([alone]).empty
 
 
 def test_every_k_is_predicted_from_the_deepest_ones_acceptance_and_the_line_of_prices(swept):

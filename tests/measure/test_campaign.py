@@ -544,6 +544,22 @@ def test_an_experiment_is_run_once_and_read_back_as_its_own_result(world, coin):
     assert len(campaign.measure([asked], later)) == 1
 
 
+@pytest.mark.usefixtures("world", "coin")
+@pytest.mark.parametrize(("last", "machine"), [("2126", "cpu-first-2c"), ("2127", "cpu-second-2c")])
+def test_of_two_machines_with_as_many_experiments_the_one_that_ran_last_is_replayed(last, machine):
+    asked = a_chapter({"name": "coin", "parameters": {"throws": 6}})
+    (record,) = campaign.measure([asked])
+    for name, day in (("first", "2126-02-01"), ("second", f"{last}-01-01")):
+        there = HARDWARE.model_copy(update={"id": f"cpu-{name}-2c"})
+        records.append(
+            record.model_copy(
+                update={"run_id": name, "hardware": there, "started_at": f"{day}T00:00:00+00:00"}
+            )
+        )
+    ((kept, _),) = experiments.replay(asked, HARDWARE.model_copy(update={"id": "cpu-third-2c"}))
+    assert kept.hardware.id == machine
+
+
 @pytest.fixture
 def days(monkeypatch):
     """Each experiment starts on a day of its own."""

@@ -41,7 +41,7 @@ class Served:
     def __init__(self, target, speculation):
         self.target, self.speculation, self.environment = target, speculation, {}
         self.answered, self.asked, self.running, self.url = [], [], True, str(len(Served.all))
-        self.client = self
+        self.client, self.api_key = self, None
         Served.all.append(self)
 
     def __enter__(self):

@@ -52,14 +52,13 @@ def map_of(runs: Iterable[RunRecord]) -> pd.DataFrame:
 
 
 def _step(run: RunRecord) -> dict[str, object]:
-    """A chunk leaves the server once a step, so the median gap is the step."""
     assert run.measurement is not None
     counted, how = run.measurement.spec_decode, run.point.speculation
     return {
         "load": run.point.load.label, "concurrency": run.point.load.concurrency, "arm": run.point.arm,
         "method": how.drafting.title if how else "baseline", K: how.num_speculative_tokens if how else 0,
         "restart": run.point.restart,
-        "step_s": float(np.median(summaries.samples(summaries.pooled_requests([run]), "itl_s"))),
+        "step_s": summaries.step_s(run),
         "length": 1 + counted.num_accepted_tokens / counted.num_drafts if counted else 1.0,
     }  # fmt: skip
 

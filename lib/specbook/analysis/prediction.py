@@ -1,7 +1,7 @@
 """Theory against measurement: what acceptance and the price of a step say the speed-up should be.
 
 Everything here is `computed` from measured parts that are not the speed-up itself: the acceptance counters,
-and the gaps between stream chunks, which are the steps.
+and the times between stream chunks, which are the steps.
 """
 
 from collections.abc import Iterable
@@ -38,28 +38,22 @@ SPEEDUPS = (
 def step_costs(runs: Iterable[RunRecord]) -> pd.DataFrame:
     """Price of a speculative step in steps of the best baseline, per method, batch, domain and K.
 
-    A chunk leaves the server once a step, so the median ITL is the step, with speculation or without.
-    Columns: COSTS. A batch and domain without a baseline have no row.
+    A chunk leaves the server once a step (`stats.chunks`), with speculation or without. Steps are paired by
+    round, as speeds are; both are geometric means over the same rounds. Columns: COSTS. What shares no round
+    with its baseline has no row.
     """
-    good = arrivals.closed(select.current(runs))
-    pooled, table = summaries.pooled_requests(good), summaries.throughput(good)
-    rows = []
-    for (load, domain), cell in pooled.groupby(["load", "domain"], sort=False):
-        base = speedup.best_baseline(table[(table["load"] == load) & (table["domain"] == domain)])
-        names = ["arm", "method", "num_speculative_tokens"]
-        step_s = {key: _median_gap(group) for key, group in cell.groupby(names, sort=False)}
-        base_s = next((s for key, s in step_s.items() if key[0] == base), None)
-        rows += [
-            {"load": load, "concurrency": int(cell["concurrency"].iloc[0]), "domain": domain,
-             "method": key[1], "num_speculative_tokens": key[2],
-             "step_s": s, "baseline_step_s": base_s, "cost": s / base_s}
-            for key, s in step_s.items() if key[2] > 0 and base_s is not None
-        ]  # fmt: skip
+    table, rows = summaries.throughput(arrivals.closed(runs)), []
+    for (load, domain), cell in table.groupby(["load", "domain"], sort=False) if len(table) else ():
+        base, drafting = cell[cell["arm"] == speedup.best_baseline(cell)], cell["num_speculative_tokens"] > 0
+        pairs = speedup.pairs(cell[drafting], base, "step_s")
+        for (_, method, k), pair in pairs.groupby(["arm", "method", "num_speculative_tokens"], sort=False):
+            step_s, base_s = np.exp(np.log(pair[["step_s", "step_s_base"]]).mean())
+            rows.append(
+                {"load": load, "concurrency": int(cell["concurrency"].iloc[0]), "domain": domain,
+                 "method": method, "num_speculative_tokens": k, "step_s": step_s,
+                 "baseline_step_s": base_s, "cost": step_s / base_s}
+            )  # fmt: skip
     return summaries.frame(rows, COSTS)
-
-
-def _median_gap(group: pd.DataFrame) -> float:
-    return float(np.median(summaries.samples(group, "itl_s")))
 
 
 def prices(costs: pd.DataFrame) -> pd.DataFrame:

@@ -57,19 +57,24 @@ def speedups(
         _refuse_twins(cell)
         base = best_baseline(cell, speed) if baseline == "best" else baseline
         reference = cell[cell["arm"] == base]
-        for arm, pairs in _pairs(cell[cell["arm"] != base], reference, speed).groupby("arm", sort=False):
-            names = {name: pairs[name].iloc[0] for name in ("method", "label", "num_speculative_tokens")}
+        paired = pairs(cell[cell["arm"] != base], reference, speed)
+        for arm, own in paired.groupby("arm", sort=False):
+            names = {name: own[name].iloc[0] for name in ("method", "label", "num_speculative_tokens")}
             under = {"baseline": base, "baseline_execution": reference["execution"].iloc[0]}
             head = {**dict(zip(CELL, key, strict=True)), "arm": arm, **names, **under}
-            head["records"] = (*pairs["run_id"], *pairs["run_id_base"])
-            rows.append(head | _ratio(pairs, speed))
+            head["records"] = (*own["run_id"], *own["run_id_base"])
+            rows.append(head | _ratio(own, speed))
     return summaries.frame(rows, COLUMNS)
 
 
-def _pairs(arms: pd.DataFrame, base: pd.DataFrame, speed: Speed) -> pd.DataFrame:
-    """Each arm's records beside the baseline's of the same round: one join for all arms of a cell."""
-    pairs = arms.merge(base, on=["restart", "round"], suffixes=("", "_base"))
-    return pairs.dropna(subset=[speed, f"{speed}_base"])
+def pairs(arms: pd.DataFrame, base: pd.DataFrame, what: str) -> pd.DataFrame:
+    """Each arm's records beside the baseline's of the same round: one join for all arms of a cell.
+
+    Both are rows of `summaries.throughput`; those in which either has no value of the column `what` are left
+    out.
+    """
+    both = arms.merge(base, on=["restart", "round"], suffixes=("", "_base"))
+    return both.dropna(subset=[what, f"{what}_base"])
 
 
 def _refuse_twins(cell: pd.DataFrame) -> None:
@@ -81,9 +86,9 @@ def _refuse_twins(cell: pd.DataFrame) -> None:
         )
 
 
-def _ratio(pairs: pd.DataFrame, speed: Speed) -> dict[str, Any]:
+def _ratio(own: pd.DataFrame, speed: Speed) -> dict[str, Any]:
     """Of both speeds per restart: geometric means over the rounds that both were measured in."""
-    rounds = np.log(pairs[[speed, f"{speed}_base"]]).groupby(pairs["restart"])
+    rounds = np.log(own[[speed, f"{speed}_base"]]).groupby(own["restart"])
     arm, base = (restarts for _, restarts in np.exp(rounds.mean()).items())
     found = ratios.ratio_ci(arm, base)
     return {

@@ -12,6 +12,7 @@ from specbook.errors import RecordError
 from specbook.records import late, select
 from specbook.records.identity import setup
 from specbook.records.run import RunRecord
+from specbook.stats import chunks
 
 NAMES = ["hardware", "kind", "target", "dtype", "load", "domain"]
 CELL = [*NAMES, "setup"]
@@ -56,7 +57,8 @@ def _columns(record: RunRecord) -> dict[str, Any]:
 
 
 def _answered(record: RunRecord) -> pd.DataFrame:
-    """Requests that succeeded, with `tpot_s` = (E2E - TTFT) / (tokens - 1); NaN below two tokens.
+    """Requests that succeeded, with `tpot_s` = (E2E - TTFT) / (tokens - 1), NaN below two tokens, and the
+    window's `step_s` (see `stats.chunks`).
 
     Not to be changed: it is kept.
     """
@@ -67,7 +69,8 @@ def _answered(record: RunRecord) -> pd.DataFrame:
         rows = rows.assign(late=late.first_chunks(rows))
         rows = rows[rows["error"].isna() | (rows["error"] == "")]
         later = (rows["output_tokens"] - 1).where(rows["output_tokens"] > 1)
-        _kept[name] = rows.assign(tpot_s=(rows["e2e_s"] - rows["ttft_s"]) / later)
+        step = chunks.step_s(rows["itl_s"])  # the same in each row
+        _kept[name] = rows.assign(tpot_s=(rows["e2e_s"] - rows["ttft_s"]) / later, step_s=step)
     return _kept[name]
 
 
@@ -92,12 +95,17 @@ def samples(requests: pd.DataFrame, metric: str) -> np.ndarray:
 
 
 def throughput(runs: Iterable[RunRecord]) -> pd.DataFrame:
-    """One row per record: CELL, arm, restart, run_id, and two speeds in tokens/s.
+    """One row per record: CELL, arm, restart, run_id, two speeds in tokens/s, and `step_s`.
 
     `output_tokens_per_s` is the whole window's, over all sequences. `decode_tokens_per_s` is one
     sequence's, TTFT left out: sum(tokens - 1) / sum(E2E - TTFT) over its requests.
     """
     return pd.DataFrame([_speeds(record) for record in select.current(runs)])
+
+
+def step_s(record: RunRecord) -> float:
+    """Median seconds of a step, of a record's own streams; NaN where no answer has two chunks."""
+    return float(_answered(record)["step_s"].max())
 
 
 def _speeds(record: RunRecord) -> dict[str, Any]:
@@ -106,6 +114,7 @@ def _speeds(record: RunRecord) -> dict[str, Any]:
         **_columns(record),
         "output_tokens_per_s": record.measurement.throughput.output_tokens_per_s,
         "decode_tokens_per_s": _decode_tokens_per_s(_answered(record)),
+        "step_s": step_s(record),
     }
 
 

@@ -1,6 +1,7 @@
 """Traffic in phases, sent in one window while counters are read: what the experiments of drift share."""
 
 import json
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from pydantic import Field, model_validator
 
 from specbook import engine
 from specbook.engine.base import Counters
+from specbook.engine.server import Server
 from specbook.errors import EngineError
 from specbook.measure import loadgen
 from specbook.measure import prompts as traffic
@@ -27,6 +29,7 @@ from specbook.plan.schema import (
     one_kind,
 )
 from specbook.records.drifted import Episode, Readings, Requests
+from specbook.stats import chunks
 
 TIMEOUT_S = 1800
 WARM_SEED = 999_983
@@ -148,6 +151,19 @@ def send(
         arguments = engine.load_tool().arguments(point, url, dataset, len(chosen), result)
         loadgen.shared().run(arguments, api_key=api_key, timeout_s=TIMEOUT_S, watch=watch)
         return json.loads(result.read_text(encoding="utf-8"))
+
+
+def timed(server: Server, how: Phases, seed: int) -> tuple[dict[str, Any], float]:
+    """Send the phases to a server that is up: the load generator's result, and the median seconds of a step.
+
+    Raises:
+        EngineError: if a request failed, or no answer has a step.
+    """
+    result = send(how, server.target, server.client.url, server.api_key, seed, watch=lambda: None)
+    step_s = chunks.step_s(result["itls"])
+    if any(result["errors"]) or math.isnan(step_s):
+        raise EngineError(f"{server.target.name} answered too little to time a step: {server.last_words()}")
+    return result, step_s
 
 
 def episode(how: Phases, result: dict[str, Any], reader: Reader) -> Episode:

@@ -9,18 +9,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from specbook.stats import chunks
+
 TOGETHER = 3
 """Chunks: the first one, and as many on its heels, that came as one. Two may be a hiccup."""
-SHARE = 0.1
-"""Of a step: chunks that are less apart came as one."""
 
 
 def first_chunks(rows: pd.DataFrame) -> NDArray[np.bool_]:
     """[n] Whether the first TOGETHER chunks came as one, of one window's requests (REQUEST_COLUMNS).
 
-    A step is the median gap between chunks of this window.
+    A step is that of this window, by `stats.chunks`.
     """
-    gaps = np.concatenate([[], *rows["itl_s"]]).astype(float)
-    longest_s = SHARE * float(np.median(gaps)) if len(gaps) else 0.0
+    longest_s = chunks.TOGETHER * chunks.step_s(rows["itl_s"])
     first = (list(own[: TOGETHER - 1]) for own in rows["itl_s"])
     return np.array([len(own) == TOGETHER - 1 and max(own) < longest_s for own in first], dtype=bool)

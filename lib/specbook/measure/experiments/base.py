@@ -148,14 +148,14 @@ def replay(
 ) -> list[tuple[ExperimentRecord, Frozen]]:
     """The newest good record of each of the plan's experiments with its result, all from one machine.
 
-    This machine's, if it has any; else those of the machine with the most. Of each model only the newest
-    weights count: what an older target or head did is no result beside them.
+    This machine's, if it has any; else those of the machine with the most, of two the one that ran last. Of
+    each model only the newest weights count: what an older target or head did is no result beside them.
 
     Raises:
         ConfigError: if one was never run there, unless `partial`: then it is left out.
     """
     good = _good(plan)
-    here, ids = (hardware or detect()).id, sorted(record.hardware.id for record in good)
+    here, ids = (hardware or detect()).id, [record.hardware.id for record in reversed(good)]
     machine = here if here in ids or not ids else max(dict.fromkeys(ids), key=ids.count)
     own = select.of_one_world([record for record in good if record.hardware.id == machine], _facts)
     newest = {record.experiment.key: record for record in own}

@@ -5,7 +5,6 @@ turns with the same prompts. Where times agree, a map of played acceptance can b
 """
 
 import random
-import statistics
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
@@ -107,15 +106,14 @@ def _pair(asked: Asked, batch: int, *servers: Server) -> Pair:
 
 def _turn(server: Server, how: Phases, seed: int) -> _Turn:
     before = server.counters()
-    result = phases.send(how, server.target, server.client.url, server.api_key, seed, watch=lambda: None)
+    result, step_s = phases.timed(server, how, seed)
     after = counters.settled(server.counters, before, how.num_requests)
     counted = counters.delta(before, after).spec_decode
-    gaps = [gap for gaps in result["itls"] for gap in gaps]
-    if any(result["errors"]) or not gaps or counted is None:
-        raise EngineError(f"{server.target.name} answered too little to time a step: {server.last_words()}")
+    if counted is None:
+        raise EngineError(f"{server.target.name} drafted nothing: {server.last_words()}")
     each = zip(result["latencies"], result["ttfts"], result["output_lens"], strict=True)
     tpot_s = tuple(round((e2e - ttft) / (n - 1), 6) for e2e, ttft, n in each if n > 1)
-    return _Turn(counted, statistics.median(gaps), tpot_s)
+    return _Turn(counted, step_s, tpot_s)
 
 
 def _rates(counted: Sequence[SpecDecodeCounters]) -> tuple[float, ...]:
