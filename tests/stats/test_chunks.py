@@ -48,7 +48,7 @@ def test_what_came_with_the_first_chunk_has_no_time_of_its_own():
     assert len(chunks.steps_s([held, *[[STEP_S] * 40] * 20])) == 20 * 40
 
 
-@pytest.mark.parametrize("streams", [[], [[]], [[], []]])
+@pytest.mark.parametrize("streams", [[], [[]], [[], []], [[3e-6] * 40] * 12])
 def test_without_a_gap_there_is_no_step(streams):
     assert len(chunks.steps_s(streams)) == 0
     assert np.isnan(chunks.step_s(streams))

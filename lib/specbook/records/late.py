@@ -20,6 +20,7 @@ def first_chunks(rows: pd.DataFrame) -> NDArray[np.bool_]:
 
     A step is that of this window, by `stats.chunks`.
     """
-    longest_s = chunks.TOGETHER * chunks.step_s(rows["itl_s"])
+    step_s = np.nan_to_num(chunks.step_s(rows["itl_s"]))  # where all streams stood still there is none
+    longest_s = max(chunks.TOGETHER * step_s, chunks.LEAST_S)
     first = (list(own[: TOGETHER - 1]) for own in rows["itl_s"])
     return np.array([len(own) == TOGETHER - 1 and max(own) < longest_s for own in first], dtype=bool)

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 TOGETHER = 0.1
 """Of a step: chunks that are less apart came as one."""
+LEAST_S = 1e-4
+"""Chunks that are less apart came as one, whatever else came: no engine's step is so short."""
 LONG = 90
 """Percentile of the gaps that no bunch of fewer than ten chunks pulls towards zero."""
 
@@ -22,7 +24,8 @@ def steps_s(streams: Iterable[Sequence[float]]) -> NDArray[np.float64]:
     chunk has no time of its own, and is left out.
     """
     gaps = [np.asarray(own, dtype=float) for own in streams]
-    together_s = TOGETHER * float(np.percentile(np.concatenate(gaps), LONG)) if any(map(len, gaps)) else 0.0
+    long_s = float(np.percentile(np.concatenate(gaps), LONG)) if any(map(len, gaps)) else 0.0
+    together_s = max(TOGETHER * long_s, LEAST_S)
     return np.concatenate([np.empty(0), *(_shared(own, together_s) for own in gaps)])
 
 
