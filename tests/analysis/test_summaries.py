@@ -139,3 +139,26 @@ def test_averaging_refuses_two_plans_at_once():
     assert len(speedup.speedups(runs)) == 2
     with pytest.raises(RecordError, match="one plan at a time"):
         speedup.across_domains(speedup.speedups(runs))
+
+
+def test_what_a_draft_gains_past_its_training_is_paired_by_restart_and_averaged_over_domains():
+    runs = [
+        run
+        for domain, gain in {"json": 1.5, "chat": 1.0}.items()
+        for run in (
+            *arm(100.0, domain=domain), *arm(200.0, eagle3(1), domain=domain),
+            *arm(300.0, eagle3(2), domain=domain), *arm(300.0 * gain, eagle3(4), domain=domain),
+        )
+    ]  # fmt: skip
+    table = speedup.speedups(runs)
+    (row,) = speedup.past_training(table, {"EAGLE-3": 2, "P-EAGLE": 1}).itertuples()
+    assert (row.load, row.method, row.depth, row.num_speculative_tokens) == ("batch 1", "EAGLE-3", 2, 4)
+    assert (row.estimate.value, row.estimate.n) == (pytest.approx(1.5**0.5), RESTARTS)
+    for depths in (
+        {},
+        {"EAGLE-3": 3},
+        {"EAGLE-3": 4},
+        {"EAGLE-3": np.nan},
+    ):  # unknown, not measured, none deeper
+        assert speedup.past_training(table, depths).empty
+    assert speedup.past_training(speedup.speedups([]), {}).empty

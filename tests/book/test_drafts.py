@@ -8,6 +8,7 @@ from specbook.analysis.prediction import AVERAGED
 from specbook.book import tables
 from specbook.book.figures import drafts as draw
 from specbook.book.remarks import drafts
+from specbook.stats.estimate import Estimate
 
 
 def best(*rows):
@@ -49,19 +50,30 @@ def test_positions_past_the_training_are_told_apart_and_drawn_hollow():
         counters("P-EAGLE", "json", [0.9, 0.85, 0.7], 2),
         counters("P-EAGLE", "code", [0.9, 0.6, np.nan], 2),
     ]
-    assert drafts.depth(pd.DataFrame(rows)).endswith(" Deeper than the 2 that it was trained to: json 0.70.")
+    half = Estimate(value=0.5, low=0.4, high=0.6, n=3, unit_of_n="restarts", method="student-t")
+    worth = {"method": "P-EAGLE", "depth": 2, "num_speculative_tokens": 3, "estimate": half}
+    gains = pd.DataFrame([worth | {"load": "batch 1"}, worth | {"load": "batch 8"}])
+    said = drafts.past_training(pd.DataFrame(rows), gains)
+    assert said.startswith("- **P-EAGLE** was trained to 2. Deeper, a guess holds in these shares of cases, ")
+    assert said.endswith(
+        "held: json 0.70. Its speed, of that at K=2, domains averaged: batch 1 K=3 0.50× [0.40, 0.60]; "
+        "batch 8 K=3 0.50× [0.40, 0.60]."
+    )
+    assert drafts.past_training(pd.DataFrame(rows), gains[:0]).endswith("held: json 0.70.")
     within = [row | {"trained_depth": 3} for row in rows]
-    assert "Deeper" not in drafts.depth(pd.DataFrame(within))
+    unknown = [row | {"trained_depth": np.nan} for row in rows]
+    for others in (within, unknown):
+        assert "No head was asked" in drafts.past_training(pd.DataFrame(others), gains)
     hollow = [
         list(line.get_xdata())
-        for table in (rows, within, [row | {"trained_depth": np.nan} for row in rows])
+        for table in (rows, within, unknown)
         for line in draw.conditional(pd.DataFrame(table))[0].lines
         if line.get_markerfacecolor() == "white"
     ]
     assert hollow == [[3], [], []]
 
 
-def crossing(measured, predicted, domain=AVERAGED):
+def crossing(measured, predicted, domain=AVERAGED, apart=0.3):
     row = {
         "load": "batch 8",
         "domain": domain,
@@ -69,6 +81,7 @@ def crossing(measured, predicted, domain=AVERAGED):
         "predicted": predicted,
         "smallest": 1,
         "largest": 10,
+        "apart": apart,
     }
     return pd.DataFrame([row])
 
@@ -95,7 +108,11 @@ def test_single_domains_are_counted_where_the_prediction_is_near():
     table = pd.concat([crossing(4.2, 5.0), *(crossing(*pair, f"d{i}") for i, pair in enumerate(single))])
     told = drafts.crossovers(table, "EAGLE-3", "P-EAGLE")
     assert told.count("\n- ") == 0  # one line: domains are in the table
-    assert "or both say never, in 2 of 4 combinations with a batch." in told
+    assert told.endswith("or both say never, in 2 of 4 combinations with a batch.")
+    close = table.assign(apart=[0.3, 0.3, 0.3, 0.06, 0.04])
+    assert " In the other 2 the two are never more than 6 % apart" in drafts.crossovers(
+        close, "EAGLE-3", "P-EAGLE"
+    )
 
 
 def test_the_crossovers_table_tells_never_from_always():
@@ -112,9 +129,12 @@ def test_how_much_of_the_bound_arrives():
         "cost": 2.0,
         "bound": 2.0,
     }
-    table = pd.DataFrame([row | {"speedup": 1.9, "share": 0.95}, row | {"speedup": 1.0, "share": 0.5}])
+    shares = [(1.9, 0.95, 1.0), (1.0, 0.5, 0.9)]
+    table = pd.DataFrame([row | dict(zip(("speedup", "share", "decoding"), s, strict=True)) for s in shares])
     assert drafts.bounds(table) == (
         "- **batch 1**: 72 % in the median of 2 points; 1 of 2 points reach 90 %; least, 50 %, "
-        "P-EAGLE K=5 on json."
+        "P-EAGLE K=5 on json. With the time to each first token left out, 90 to 100 %."
     )
-    assert list(tables.bounds(table)["of the bound"]) == ["95 %", "50 %"]
+    shown = tables.bounds(table)
+    assert list(shown["of the bound"]) == ["95 %", "50 %"]
+    assert list(shown["decoding alone"]) == ["100 %", "90 %"]

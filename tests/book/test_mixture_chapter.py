@@ -25,17 +25,17 @@ def full(tmp_path, monkeypatch):
 def test_the_fastest_arm_on_another_machine_is_told_with_that_machines_numbers(full, monkeypatch):
     synthetic.write(full.parts()[0])
     page = campaign.replay(full.parts()[0])
-    assert "Not measured on another machine yet" in mixture.again(page, mixture.elsewhere("cpu"))
+    assert "Not measured on another machine yet" in mixture.again(page, campaign.kept(mixture.AGAIN, "cpu"))
     monkeypatch.setattr(synthetic, "HARDWARE", synthetic.HARDWARE.model_copy(update={"id": "cpu-other-4c"}))
     synthetic.write(plan.load(mixture.AGAIN, "cpu", "full").parts()[0])
-    found = mixture.elsewhere("cpu")
+    found = campaign.kept(mixture.AGAIN, "cpu")
     assert {run.hardware.id for run in found} == {"cpu-other-4c"}  # it has the two restarts more
     told = mixture.again(page, found)
     assert re.search(
         r"At batch 1 P-EAGLE K=8 brings \d\.\d\d× \[.*n=\d restarts on json, over \d+ tokens/s", told
     )
     assert "The same as without speculation: " in told
-    assert mixture.elsewhere("h100") == []
+    assert campaign.kept(mixture.AGAIN, "h100") == []
 
 
 def test_the_full_plan_draws_and_claims_what_its_records_say(full):

@@ -22,12 +22,12 @@ PRICES = ("method", "concurrency", "verify_cost", "draft_cost", "num_speculative
 EVERY_K = (
     "load", "concurrency", "domain", "method", "num_speculative_tokens", "length", "cost", "predicted",
 )  # fmt: skip
-CROSSOVERS = ("load", "domain", "measured", "predicted", "smallest", "largest")
+CROSSOVERS = ("load", "domain", "measured", "predicted", "smallest", "largest", "apart")
 AVERAGED = "all, averaged"
 """In place of a domain: the geometric mean over all."""
 BOUNDS = (
     "load", "domain", "arm", "method", "label", "num_speculative_tokens", "length", "cost", "bound",
-    "speedup", "share",
+    "speedup", "share", "decoding",
 )  # fmt: skip
 SPEEDUPS = (
     "load", "concurrency", "domain", "method", "num_speculative_tokens", "cost", "alpha", "length",
@@ -133,7 +133,8 @@ def crossovers(measured: pd.DataFrame, predicted: pd.DataFrame, serial: str, par
     Returns:
         For each load a row of AVERAGED, over the domains that both methods have at a K, and then one a
         domain: load, domain, measured and predicted (K, maybe a fraction; the smallest K where it is faster
-        from the start; NaN where it never is), and smallest and largest, the range of K that was measured.
+        from the start; NaN where it never is), smallest and largest, the range of K that was measured, and
+        apart, the share by which one leads the other at most, at any measured K.
     """
     rows = []
     for load, cell in measured.groupby("load", sort=False):
@@ -149,7 +150,7 @@ def crossovers(measured: pd.DataFrame, predicted: pd.DataFrame, serial: str, par
                 rows.append(
                     {"load": load, "domain": domain, "measured": _crossing(found),
                      "predicted": _crossing(guess), "smallest": found.index.min(),
-                     "largest": found.index.max()}
+                     "largest": found.index.max(), "apart": float(np.expm1(found.abs().max()))}
                 )  # fmt: skip
     return summaries.frame(rows, CROSSOVERS)
 
@@ -181,15 +182,23 @@ def bounds(runs: Iterable[RunRecord]) -> pd.DataFrame:
 
     The bound is the tokens of a step over its price, both measured in the streams: one that did nothing but
     decode would reach it. Steps without a draft count, which the acceptance length leaves out: ngram has
-    many. Columns: load, domain, arm, method, label, num_speculative_tokens, length, cost,
-    bound, speedup, share.
+    many. `decoding` is the share that arrives with the time to each first token left out: what `share` lacks
+    beyond it goes into reading prompts and waiting for a turn. Columns: BOUNDS.
     """
     runs = arrivals.closed(runs)
     key = ["load", "domain", "method", "num_speculative_tokens"]
     lengths = _tokens_a_step(runs, key)
     table = speedup.speedups(runs).merge(lengths, on=key).merge(step_costs(runs)[[*key, "cost"]], on=key)
+    decoded = speedup.speedups(runs, speed="decode_tokens_per_s").rename(columns={"speedup": "decoded"})
+    table = table.merge(
+        decoded[["load", "domain", "arm", "decoded"]], on=["load", "domain", "arm"], how="left"
+    )
     bound = table["length"].astype(float) / table["cost"].astype(float)
-    return table.assign(bound=bound, share=table["speedup"].astype(float) / bound)[list(BOUNDS)]
+    shares = {
+        "share": table["speedup"].astype(float) / bound,
+        "decoding": table["decoded"].astype(float) / bound,
+    }
+    return table.assign(bound=bound, **shares)[list(BOUNDS)]
 
 
 def _tokens_a_step(runs: Iterable[RunRecord], key: list[str]) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 Arms are compared only within `summaries.CELL`, never across machines, precisions, loads or prompts.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,9 @@ COLUMNS = (
     "baseline_tokens_per_s", "tokens_per_s", "speedup", "low", "high", "n", "ci_method", "estimate",
     "by_restart", "records",
 )  # fmt: skip
+
+
+PAST_TRAINING = ("load", "method", "depth", "num_speculative_tokens", "estimate")
 
 
 def best_baseline(cell: pd.DataFrame, speed: Speed = "output_tokens_per_s") -> str | None:
@@ -181,3 +184,28 @@ def over_restarts(cells: pd.DataFrame) -> tuple[Estimate, pd.Series]:
         value = float(np.exp(np.log(cells["speedup"].astype(float)).mean()))
         return Estimate(value=value, low=None, high=None, n=0, unit_of_n="restarts", method="none"), each
     return ratios.geometric_mean_ci(each), each
+
+
+def past_training(table: pd.DataFrame, depths: Mapping[str, int]) -> pd.DataFrame:
+    """What a draft gains by more tokens than it was trained to give: its speed over that at its depth.
+
+    Args:
+        table: of `speedups`, of a plan that measures both in the same rounds.
+        depths: method -> draft tokens a step that it was trained to give.
+
+    Returns:
+        For each load and each deeper arm: load, method, depth, num_speculative_tokens, and `estimate`, the
+            ratio over the geometric mean of the domains, paired by restart.
+    """
+    rows = []
+    for (load, method), cells in table.groupby(["load", "method"], sort=False):
+        each = {k: over_restarts(own)[1] for k, own in cells.groupby("num_speculative_tokens", sort=True)}
+        depth = depths.get(method)
+        for k, speeds in each.items() if depth in each else ():
+            both = speeds.index.intersection(each[depth].index)
+            if k > depth and len(both):
+                rows.append(
+                    {"load": load, "method": method, "depth": depth, "num_speculative_tokens": k,
+                     "estimate": ratios.ratio_ci(speeds[both], each[depth][both])}
+                )  # fmt: skip
+    return summaries.frame(rows, PAST_TRAINING)

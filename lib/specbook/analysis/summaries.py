@@ -98,7 +98,8 @@ def throughput(runs: Iterable[RunRecord]) -> pd.DataFrame:
     """One row per record: CELL, arm, restart, run_id, two speeds in tokens/s, and `step_s`.
 
     `output_tokens_per_s` is the whole window's, over all sequences. `decode_tokens_per_s` is one
-    sequence's, TTFT left out: sum(tokens - 1) / sum(E2E - TTFT) over its requests.
+    sequence's, TTFT left out: sum(tokens - 1) / sum(E2E - TTFT) over its requests, without those whose first
+    chunks came late.
     """
     return pd.DataFrame([_speeds(record) for record in select.current(runs)])
 
@@ -120,6 +121,6 @@ def _speeds(record: RunRecord) -> dict[str, Any]:
 
 def _decode_tokens_per_s(rows: pd.DataFrame) -> float:
     tokens, ttft_s, e2e_s = (rows[name].to_numpy(float) for name in ("output_tokens", "ttft_s", "e2e_s"))
-    several = tokens > 1
+    several = (tokens > 1) & ~rows["late"].to_numpy(bool)
     decoding_s = float((e2e_s - ttft_s)[several].sum())
     return float((tokens - 1)[several].sum()) / decoding_s if decoding_s > 0 else np.nan

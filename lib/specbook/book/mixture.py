@@ -1,16 +1,13 @@
 """The chapter on mixtures of experts in words and tables: what is said follows its records."""
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 
 import pandas as pd
 
 from specbook.analysis import answers, speedup
 from specbook.analysis.mixture import NOISY, QUIET, K
 from specbook.book.remarks.words import ends, listed, of
-from specbook.errors import ConfigError
-from specbook.measure import campaign
-from specbook.plan import AnyPlan, load
+from specbook.plan import AnyPlan
 from specbook.plan.schema import Frozen
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.mixture import ExpertsTouched, NoisyRouter
@@ -98,13 +95,6 @@ def _bases(table: pd.DataFrame) -> str:
     faster = (table["moe_base"] / table["dense_base"]).groupby(table["load"], sort=False)
     said = listed(f"{ends(ratios.tolist())} times at {load}" for load, ratios in faster)
     return f"Without speculation the mixture decodes, in tokens/s of the dense target's, {said}."
-
-
-def elsewhere(hardware: str) -> list[RunRecord]:
-    """Records of AGAIN, of the machine that has most of them; none where it was never run."""
-    with suppress(ConfigError):
-        return campaign.replay(load(AGAIN, hardware, "full"))
-    return []
 
 
 def again(page: Sequence[RunRecord], runs: Sequence[RunRecord]) -> str:

@@ -123,9 +123,12 @@ def bounds(table: pd.DataFrame) -> pd.DataFrame:
     """Of `prediction.bounds`: length, price, what they promise together, and what arrived."""
     names = {"length": "tokens a step", "cost": "price of a step", "bound": "bound", "speedup": "speed-up"}
     columns = {label: table[name].astype(float).round(2) for name, label in names.items()}
-    share = (100 * table["share"].astype(float)).round().astype(int).map("{} %".format)
+    names = {"share": "of the bound", "decoding": "decoding alone"}
+    shares = {
+        label: (100 * table[name].astype(float)).map("{:.0f} %".format) for name, label in names.items()
+    }
     head = {"load": table["load"], "domain": table["domain"], "arm": table["label"]}
-    return _indexed({**head, **columns, "of the bound": share}, ["load", "domain"])
+    return _indexed({**head, **columns, **shares}, ["load", "domain"])
 
 
 def options(table: pd.DataFrame) -> pd.DataFrame:

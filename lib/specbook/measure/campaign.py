@@ -3,7 +3,7 @@
 import math
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 
 from filelock import FileLock, Timeout
@@ -15,7 +15,7 @@ from specbook.errors import ConfigError, EngineError, SpecbookError
 from specbook.measure import bench, experiments, loadgen, machine, needs, provenance
 from specbook.measure import lossless as lossless_check
 from specbook.measure.hardware import detect, refuse_another, with_peaks
-from specbook.plan import AnyPlan, Source, order
+from specbook.plan import AnyPlan, Source, load, order
 from specbook.plan.schema import Point
 from specbook.records import select
 from specbook.records.experiment import ExperimentRecord
@@ -68,6 +68,13 @@ def replay(plan: AnyPlan, hardware: Hardware | None = None) -> list[RunRecord]:
     current = select.current(r for r in fitting if r.hardware.id == chosen)
     named = [record.named(points[record.key].target.name) for record in current]
     return sorted(named, key=lambda record: place[record.key])
+
+
+def kept(chapter: str, hardware: str) -> list[RunRecord]:
+    """`replay` of a full plan that a page can do without; none where there is no such plan, or no record."""
+    with suppress(ConfigError):
+        return replay(load(chapter, hardware, "full"))
+    return []
 
 
 def missing(plans: Sequence[AnyPlan], hardware: Hardware, since: datetime | None = None) -> list[Point]:

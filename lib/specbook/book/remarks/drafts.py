@@ -6,6 +6,8 @@ import pandas as pd
 from specbook.analysis.prediction import AVERAGED
 from specbook.book.remarks.words import count, ends, listed, of, percent
 
+CLOSE = 0.1
+"""Lead of one method over another that noise may turn around."""
 HIGH = 0.8
 """Conditional acceptance from which on a longer draft is nearly as good as a short one."""
 
@@ -40,20 +42,36 @@ def depth(table: pd.DataFrame) -> str:
             lines.append(
                 f"- **{method}**, conditional acceptance from position 2 to "
                 f"{1 + max(map(len, later.values()))}: {told}. It stays at {HIGH:g} or better on "
-                f"{listed(holds) if holds else 'none of them'}.{_past_training(part)}"
+                f"{listed(holds) if holds else 'none of them'}."
             )
     return "\n".join(lines) or "No draft was deeper than one token."
 
 
-def _past_training(part: pd.DataFrame) -> str:
-    """What became of positions behind those that the draft was trained for."""
-    trained = part["trained_depth"].max()
-    deep = {row.domain: row.conditional[int(trained) :] for row in part.itertuples()} if trained > 0 else {}
+def past_training(table: pd.DataFrame, gains: pd.DataFrame) -> str:
+    """Of `acceptance.by_domain`, one K a method, and `speedup.past_training`: what deeper is worth."""
+    lines = []
+    for method, part in table.groupby("method", sort=False):
+        depth, own = part["trained_depth"].max(), gains[gains["method"] == method]
+        deep = {row.domain: row.conditional[int(depth) :] for row in part.itertuples()} if depth > 0 else {}
+        deep = {domain: rates[np.isfinite(rates)] for domain, rates in deep.items()}
+        told = [f"{domain} {ends(list(rates))}" for domain, rates in deep.items() if len(rates)]
+        if told:
+            lines.append(
+                f"- **{method}** was trained to {depth:.0f}. Deeper, a guess holds in these shares of cases, "
+                f"all before it having held: {'; '.join(told)}. {_worth(own)}".rstrip()
+            )
+    return "\n".join(lines) or "No head was asked for more than it was trained to give."
+
+
+def _worth(gains: pd.DataFrame) -> str:
+    if gains.empty:
+        return ""
     told = [
-        f"{domain} {ends(list(rates[np.isfinite(rates)]))}"
-        for domain, rates in deep.items() if np.isfinite(rates).any()
-    ]  # fmt: skip
-    return f" Deeper than the {trained:.0f} that it was trained to: {'; '.join(told)}." if told else ""
+        f"{load} "
+        + ", ".join(f"K={row.num_speculative_tokens} {row.estimate.span('×')}" for row in cell.itertuples())
+        for load, cell in gains.groupby("load", sort=False)
+    ]
+    return f"Its speed, of that at K={gains['depth'].iloc[0]}, domains averaged: {'; '.join(told)}."
 
 
 def requests(table: pd.DataFrame) -> str:
@@ -83,6 +101,11 @@ def crossovers(table: pd.DataFrame, serial: str, parallel: str) -> str:
         "Of single kinds of traffic, prediction and measurement agree to within one K, or both say never, "
         f"in {of(int(near.sum()), len(single), 'combination')} with a batch."
     )
+    if len(far := single[~near]) and far["apart"].max() <= CLOSE:
+        told += (
+            f" In the other {len(far)} the two are never more than {percent(far['apart'].max())} apart, at "
+            "whichever K was measured: where lines so close cross is left to noise."
+        )
     return "\n".join([*lines, *([f"\n{told}"] if len(single) else [])])
 
 
@@ -112,7 +135,8 @@ def bounds(table: pd.DataFrame) -> str:
         lines.append(
             f"- **{load}**: {percent(share.median())} in the median of {count(len(part), 'point')}; "
             f"{of(int((share >= 0.9).sum()), len(part), 'point')} reach 90 %; least, {percent(share.min())}, "
-            f"{worst['label']} on {worst['domain']}."
+            f"{worst['label']} on {worst['domain']}. With the time to each first token left out, "
+            f"{ends(100 * part['decoding'].astype(float), '{:.0f}')} %."
         )
     return "\n".join(lines) or "No step with speculation can be held against one without."
 
