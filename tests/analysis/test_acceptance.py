@@ -101,6 +101,7 @@ def test_by_domain_pools_restarts_and_skips_what_drafted_nothing(monkeypatch, tm
     assert list(table["num_drafts"]) == [300, 300]
     assert table["restarts"].eq(3).all()
     assert table["joint"].iloc[1] == pytest.approx([0.5, 0.2, 0.1])
+    assert table["conditional"].iloc[1] == pytest.approx([0.5, 0.4, 0.5])
     assert table["trained_depth"].isna().all()
     told = runs[0].provenance.model_copy(update={"draft_trained_depth": 2})
     again = acceptance.by_domain([runs[0].model_copy(update={"provenance": told}), *runs[1:]])
@@ -118,3 +119,10 @@ def test_an_average_over_answers_counts_a_short_one_as_much_as_a_long_one(monkey
     assert shown["length, macro"].tolist() == ["3.00", "3.00", "3.60"]
     assert shown["length, micro"].tolist() == ["2.60", "4.60", "2.60"]
     assert shown["macro over"].tolist() == ["2 answers", "2 answers", "2 domains"]
+
+
+def test_how_often_a_position_held_is_not_told_of_a_handful_of_drafts(monkeypatch, tmp_path):
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
+    run = write_run(point(eagle3(3)), 100.0, spec_decode=counters((10, 9, 9)))
+    (held,) = acceptance.by_domain([run])["conditional"]
+    assert held == pytest.approx([0.1, 0.9, np.nan], nan_ok=True)

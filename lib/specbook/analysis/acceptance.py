@@ -17,6 +17,8 @@ from specbook.records.run import RunRecord, SpecDecodeCounters
 from specbook.stats import ratios
 from specbook.stats.estimate import Estimate
 
+FEW = 10
+"""Drafts that came as far as a position: of fewer, how often it held is chance."""
 GROUP = ["hardware", "kind", "target", "arm", "load", "domain"]
 """Records alike in these are pooled; they differ by restart."""
 COLUMNS = (
@@ -75,6 +77,11 @@ def conditional(counters: SpecDecodeCounters) -> NDArray[np.float64]:
     return np.divide(rates, before, out=np.full_like(rates, np.nan), where=before > 0)
 
 
+def _came_so_far(counters: SpecDecodeCounters) -> NDArray[np.int64]:
+    """[K] drafts of which all positions before this one held."""
+    return np.array([counters.num_drafts, *counters.num_accepted_tokens_per_pos[:-1]])
+
+
 def pool(counters: Iterable[SpecDecodeCounters]) -> SpecDecodeCounters:
     """Sums of the raw counters: every figure derived from it is a micro average, over tokens.
 
@@ -125,8 +132,9 @@ def by_domain(records: Iterable[RunRecord]) -> pd.DataFrame:
 
     Columns: GROUP, method, label, num_speculative_tokens, restarts, the raw counters, rate, length,
     length_low, length_high, `estimate` (the length's `Estimate`), records (their ids), joint and conditional
-    ([K] arrays), trained_depth (positions that the draft was trained for; NaN where that is not known).
-    Baselines, and points where nothing was drafted, have no row.
+    ([K] arrays; conditional is NaN where fewer than FEW drafts came so far), trained_depth (positions that
+    the draft was trained for; NaN where that is not known). Baselines, and points where nothing was drafted,
+    have no row.
     """
     groups: dict[tuple, list[RunRecord]] = {}
     for record in records:
@@ -185,6 +193,6 @@ def _row(key: tuple, records: list[RunRecord]) -> dict:
         "estimate": interval,
         "records": tuple(record.run_id for record in records),
         "joint": joint(pooled),
-        "conditional": conditional(pooled),
+        "conditional": np.where(_came_so_far(pooled) < FEW, np.nan, conditional(pooled)),
         "trained_depth": max(depths, default=np.nan),
     }

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import seaborn
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from specbook.book.figures import style
 from specbook.book.figures.points import Reading
@@ -95,6 +96,7 @@ def conditional(table: pd.DataFrame) -> list[Axes]:
                 marker=line.get_marker(), markerfacecolor="white",
             )  # fmt: skip
         ax.set(title=domain, ylim=(0, 1.03), xlabel="draft position")
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes[0].set_ylabel("held, given all before")
     style.legend_above(axes, 5)
     return axes
