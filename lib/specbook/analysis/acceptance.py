@@ -72,9 +72,9 @@ def joint(counters: SpecDecodeCounters) -> NDArray[np.float64]:
 
 def conditional(counters: SpecDecodeCounters) -> NDArray[np.float64]:
     """[K] joint_i / joint_{i-1}: how often a position holds once all before it held; NaN where none did."""
-    rates = joint(counters)
-    before = np.concatenate([[1.0], rates[:-1]])
-    return np.divide(rates, before, out=np.full_like(rates, np.nan), where=before > 0)
+    held = np.asarray(check(counters).num_accepted_tokens_per_pos, dtype=float)
+    before = _came_so_far(counters)
+    return np.divide(held, before, out=np.full_like(held, np.nan), where=before > 0)
 
 
 def _came_so_far(counters: SpecDecodeCounters) -> NDArray[np.int64]:

@@ -11,9 +11,8 @@ from specbook.book import pages
 from specbook.book.figures import style
 from specbook.book.remarks.words import listed, percent
 from specbook.book.tables import markdown
-from specbook.errors import ConfigError
 from specbook.measure import campaign, checkers, provenance
-from specbook.plan import Plan, machines, models, prompts
+from specbook.plan import machines, models, prompts
 from specbook.plan.machines import MachineFile
 from specbook.records import published
 from specbook.records.run import RunRecord
@@ -147,7 +146,7 @@ def reports() -> str:
 def measured() -> str:
     """The pocket target in every precision that has records, and which has none."""
     wanted = plan.load(*NARROWED)
-    held = {sweep.target.name: _replayed(sweep) for sweep in wanted.parts()}
+    held = {sweep.target.name: campaign.recorded(sweep) for sweep in wanted.parts()}
     lacking, runs = (
         listed(name for name in held if not held[name]),
         [run for one in held.values() for run in one],
@@ -224,13 +223,6 @@ def _share(found: Estimate | None) -> str:
         return "no check"
     low, high = (f"{100 * end:.1f}" for end in (found.low or 0.0, found.high or 0.0))
     return f"{100 * found.value:.1f} % [{low}, {high}], n={found.counted}"
-
-
-def _replayed(sweep: Plan) -> list[RunRecord]:
-    try:
-        return campaign.replay(sweep)
-    except ConfigError:
-        return []
 
 
 def _span(estimate: Estimate | None) -> str:

@@ -44,9 +44,12 @@ def _warnings(plan: Plan, runs: Sequence[RunRecord]) -> list[str]:
 
 def _past_training(run: RunRecord) -> str | None:
     """The arm and the depth; a record from before depths were kept has that of its draft as it lies here."""
-    drafted, depth = run.point.speculation, run.provenance.draft_trained_depth
+    drafted = run.point.speculation
+    if drafted is None:
+        return None
+    depth = run.provenance.draft_trained_depth
     depth = depth or provenance.today(run.point.target, drafted).draft_trained_depth
-    if drafted is None or not drafted.deeper_than(depth):
+    if not drafted.deeper_than(depth):
         return None
     return f"{drafted.label} drafts deeper than the {depth} tokens a step that its head was trained to give"
 

@@ -70,10 +70,17 @@ def replay(plan: AnyPlan, hardware: Hardware | None = None) -> list[RunRecord]:
     return sorted(named, key=lambda record: place[record.key])
 
 
-def kept(chapter: str, hardware: str) -> list[RunRecord]:
-    """`replay` of a full plan that a page can do without; none where there is no such plan, or no record."""
+def recorded(plan: AnyPlan) -> list[RunRecord]:
+    """`replay` of a plan that a page can do without: none where it was never measured."""
     with suppress(ConfigError):
-        return replay(load(chapter, hardware, "full"))
+        return replay(plan)
+    return []
+
+
+def kept(chapter: str, hardware: str) -> list[RunRecord]:
+    """What is `recorded` of a full plan; none where there is no such plan for this hardware."""
+    with suppress(ConfigError):
+        return recorded(load(chapter, hardware, "full"))
     return []
 
 
