@@ -1,6 +1,7 @@
 """kubectl as a library: one cluster of a kubeconfig, its commands, and its API through `kubectl proxy`."""
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,11 +17,20 @@ from specbook.errors import ClusterError
 
 TIMEOUT_S = 60
 LOCAL_CONTEXT = "specbook-local"
+CONTEXT = "SPECBOOK_CONTEXT"
 
 
 def local_kubeconfig() -> Path:
     """The kubeconfig that `make cluster` writes."""
     return paths.root() / "build" / "cluster" / "run" / "kubeconfig"
+
+
+def selected() -> str | None:
+    """The context that experiments run on: `SPECBOOK_CONTEXT`, else that of `make cluster` if it is there.
+
+    None stands for the kubeconfig's current one.
+    """
+    return os.environ.get(CONTEXT) or (LOCAL_CONTEXT if local_kubeconfig().is_file() else None)
 
 
 @dataclass(frozen=True)

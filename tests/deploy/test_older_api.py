@@ -1,0 +1,32 @@
+"""What an older API server calls by another name."""
+
+import pytest
+
+from specbook.deploy.older_api import served, translated
+from specbook.deploy.render import overlay, render
+
+GPU = render(overlay("gpu"))
+
+
+@pytest.mark.parametrize(("minor", "want"), [(20, "autoscaling/v2beta2"), (23, "autoscaling/v2")])
+def test_autoscaler_is_renamed_below_1_23(minor, want):
+    assert served("autoscaling/v2", "HorizontalPodAutoscaler", minor) == want
+
+
+def test_current_servers_take_manifests_unchanged():
+    assert translated(GPU, 34) == (GPU, [])
+
+
+def test_each_word_for_1_20_is_listed_once():
+    changed, notes = translated(GPU, 20)
+    assert len(notes) == len(set(notes)) == 4
+    text = str(changed)
+    assert "unhealthyPodEvictionPolicy" not in text
+    assert "'sleep': {" not in text
+    assert "['sleep', '20']" in text
+
+
+def test_given_manifests_stay_as_they_are():
+    before = str(GPU)
+    translated(GPU, 20)
+    assert str(GPU) == before
