@@ -1,0 +1,129 @@
+"""Tables of runs on a cluster: what became of requests, the stages of a reaction, and latency over time."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from specbook.records.cluster_run import ClusterRun, OpenLoopRequests
+from specbook.stats.percentiles import enough_for
+
+TARGET_MS = {"queue_wait_ms": 500.0, "queue_time_p95_ms": 2000.0}
+"""What the shipped autoscaler holds each signal to; a test compares."""
+STAGES = ("signal", "decision", "pod", "scheduled", "started", "ready", "calm")
+OUTCOMES = ("whole", "truncated", "refused")
+
+
+def timeline(run: ClusterRun) -> pd.DataFrame:
+    """One row per reading: `at_s` and the columns of `Timeline`, NaN where a reading has no value."""
+    return pd.DataFrame({name: pd.Series(values, dtype=float) for name, values in run.timeline})
+
+
+def requests(run: ClusterRun) -> pd.DataFrame:
+    """One row per request that was sent, with `tpot_s` of whole answers of two tokens or more."""
+    rows = pd.DataFrame({name: getattr(run.requests, name) for name in _columns()})
+    later = (rows["output_tokens"] - 1).where((rows["output_tokens"] > 1) & (rows["outcome"] == "whole"))
+    ttft = pd.to_numeric(rows["ttft_s"])
+    return rows.assign(ttft_s=ttft, tpot_s=(rows["e2e_s"] - ttft) / later)
+
+
+def _columns() -> list[str]:
+    return [name for name in OpenLoopRequests.model_fields if name != "errors"]
+
+
+def counts(rows: pd.DataFrame) -> dict[str, int]:
+    """Requests sent, whole, truncated and refused, and `lost`, the sum of the last two."""
+    found = {name: int((rows["outcome"] == name).sum()) for name in OUTCOMES}
+    return {"sent": len(rows), **found, "lost": found["truncated"] + found["refused"]}
+
+
+def during(run: ClusterRun, actions: Iterable[str]) -> pd.DataFrame:
+    """The requests that were sent or under way while one of these actions was."""
+    rows = requests(run)
+    ends = rows["sent_s"] + rows["e2e_s"]
+    spans = [(one.began_s, one.ended_s) for one in run.actions if one.action in set(actions)]
+    hit = np.zeros(len(rows), dtype=bool)
+    for began, ended in spans:
+        hit |= ((rows["sent_s"] <= ended) & (ends >= began)).to_numpy()
+    return rows[hit]
+
+
+def stages(run: ClusterRun, segment: int = 1) -> dict[str, float]:
+    """Seconds from the start of a segment of the load to each of STAGES; NaN for one that did not come.
+
+    `signal`: a signal is first read above its target. `decision`: the autoscaler first asks for more pods.
+    `pod`, `scheduled`, `started`, `ready`: of the first pod that is created after it. `calm`: after the last
+    new pod was ready, no request waits for five readings in a row.
+    """
+    seen, step_s = timeline(run), run.segments_s[segment]
+    after = seen[seen["at_s"] >= step_s]
+    above = np.logical_or.reduce([after[name] > limit for name, limit in TARGET_MS.items()])
+    before = seen.loc[seen["at_s"] < step_s, "desired"].max()
+    times = {"signal": _first(after, above), "decision": _first(after, after["desired"] > before)}
+    new = [pod for pod in run.pods if pod.created_s >= step_s - 1]
+    for stage in ("pod", "scheduled", "started", "ready"):
+        name = "created_s" if stage == "pod" else f"{stage}_s"
+        known = [getattr(pod, name) for pod in new if getattr(pod, name) is not None]
+        times[stage] = min(known, default=np.nan)
+    last = max((pod.ready_s for pod in new if pod.ready_s is not None), default=np.nan)
+    calm = after["waiting"].rolling(5).max() == 0
+    times["calm"] = _first(after, calm & (after["at_s"] >= last))
+    return {name: round(at - step_s, 1) for name, at in times.items()}
+
+
+def _first(rows: pd.DataFrame, holds: Any) -> float:
+    return float(rows.loc[np.asarray(holds, dtype=bool), "at_s"].min())
+
+
+def latency(rows: pd.DataFrame, qs: Sequence[float] = (0.5, 0.99)) -> dict[str, float]:
+    """Percentiles in seconds of whole answers; NaN where requests are too few for one."""
+    whole = rows[rows["outcome"] == "whole"]
+    found = {}
+    for metric in ("ttft_s", "tpot_s", "e2e_s"):
+        values = whole[metric].dropna()
+        for q in qs:
+            name = f"{metric.removesuffix('_s')}_p{100 * q:g}_s"
+            found[name] = float(values.quantile(q)) if enough_for(q, len(values)) else np.nan
+    return found
+
+
+def over_time(run: ClusterRun, width_s: float = 10.0) -> pd.DataFrame:
+    """Arrivals a second and the medians and the largest of TTFT and TPOT, by when requests were sent."""
+    rows = requests(run)
+    place = (rows["sent_s"] // width_s).astype(int)
+    groups = rows.groupby(place)
+    table = pd.DataFrame({
+        "arrivals_per_s": groups.size() / width_s, "ttft_s": groups["ttft_s"].median(),
+        "ttft_max_s": groups["ttft_s"].max(), "tpot_s": groups["tpot_s"].median(),
+        "lost": groups["outcome"].apply(lambda kind: int((kind != "whole").sum())),
+    })  # fmt: skip
+    return table.assign(at_s=(table.index + 0.5) * width_s).reset_index(drop=True)
+
+
+def pod_seconds(run: ClusterRun) -> float:
+    """Seconds of ready pods while requests were sent: the integral of `ready` over the load."""
+    seen = timeline(run)
+    seen = seen[(seen["at_s"] >= 0) & (seen["at_s"] <= run.ended_s)].dropna(subset=["ready"])
+    return float(np.trapezoid(seen["ready"], seen["at_s"]))
+
+
+def most_ready(run: ClusterRun) -> int:
+    """The largest number of pods that were ready at once."""
+    return int(timeline(run)["ready"].max())
+
+
+def flaps(run: ClusterRun, begin_s: float, end_s: float) -> int:
+    """Changes of the wanted number of pods between two times."""
+    seen = timeline(run)
+    inside = seen[(seen["at_s"] >= begin_s) & (seen["at_s"] <= end_s)]["wanted"].dropna()
+    return int((inside.diff().fillna(0) != 0).sum())
+
+
+def cold_start_s(run: ClusterRun) -> list[float]:
+    """Seconds from container start to ready, of each pod that started while it was watched."""
+    return [
+        round(pod.ready_s - pod.started_s, 1)
+        for pod in run.pods
+        if pod.ready_s is not None and pod.started_s is not None and pod.created_s > 0 and not pod.restarts
+    ]

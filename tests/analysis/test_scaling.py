@@ -1,0 +1,75 @@
+"""Tables of runs on a cluster, on a made-up run whose stages are known."""
+
+import math
+
+import pytest
+
+from clusters import N, made
+from specbook import paths
+from specbook.analysis import scaling
+from specbook.deploy.objects import find
+from specbook.deploy.render import render
+from specbook.measure.cluster_timeline import SIGNALS
+from specbook.records.cluster_run import Performed
+
+
+def test_stages_of_a_reaction():
+    want = {"signal": 10, "decision": 20, "pod": 21, "scheduled": 22, "started": 23, "ready": 70, "calm": 79}
+    assert scaling.stages(made()) == want
+
+
+def test_a_stage_that_never_came_is_nan():
+    run = made()
+    still = run.model_copy(
+        update={"timeline": run.timeline.model_copy(update={"desired": (1,) * N}), "pods": run.pods[:1]}
+    )
+    found = scaling.stages(still)
+    assert math.isnan(found["decision"])
+    assert math.isnan(found["ready"])
+
+
+def test_targets_are_the_shipped_autoscalers():
+    scaler = find(render(paths.root() / "deploy" / "base"), "HorizontalPodAutoscaler")[0]
+    shipped = {m["external"]["metric"]["name"]: float(m["external"]["target"]["value"])
+               for m in scaler["spec"]["metrics"]}  # fmt: skip
+    assert {SIGNALS[name]: limit for name, limit in scaling.TARGET_MS.items()} == shipped
+
+
+def test_lost_requests_are_counted():
+    found = scaling.counts(scaling.requests(made(lost_at=(3, 4))))
+    assert found == {"sent": N, "whole": N - 2, "truncated": 2, "refused": 0, "lost": 2}
+
+
+def test_requests_during_an_action():
+    action = Performed(action="restart", began_s=100, ended_s=110, outcome="done")
+    rows = scaling.during(made(actions=(action,)), ["restart"])
+    assert rows["sent_s"].tolist() == [float(s) for s in range(98, 111)]
+
+
+def test_tpot_needs_a_whole_answer():
+    rows = scaling.requests(made(lost_at=(0,)))
+    assert math.isnan(rows["tpot_s"][0])
+    assert rows["tpot_s"][1] == pytest.approx(1.5 / 15)
+
+
+def test_no_p99_from_two_hundred_requests():
+    found = scaling.latency(scaling.requests(made()))
+    assert found["ttft_p50_s"] == 0.5
+    assert math.isnan(found["ttft_p99_s"])
+
+
+def test_pod_seconds_and_cold_start():
+    assert scaling.pod_seconds(made()) == pytest.approx(130 * 1 + 69 * 2, abs=2)
+    assert scaling.cold_start_s(made()) == [47]
+    assert scaling.most_ready(made()) == 2
+
+
+def test_changes_of_the_wanted_number_are_flaps():
+    assert scaling.flaps(made(), 0, 70) == 0
+    assert scaling.flaps(made(), 0, 100) == 1
+
+
+def test_load_over_time_has_its_losses():
+    table = scaling.over_time(made(lost_at=(3, 4)))
+    assert table["arrivals_per_s"].tolist() == [1.0] * 20
+    assert table["lost"].tolist()[:2] == [2, 0]
