@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "stats": {"plan"},
     "records": {"plan", "stats"},
     "engine": {"methods", "plan", "records"},
-    "measure": {"engine", "methods", "plan", "records", "stats"},
+    "measure": {"deploy", "engine", "methods", "plan", "records", "stats"},
     "analysis": {"plan", "records", "stats"},
     "book": {"analysis", "measure", "plan", "records", "stats"},
     "pocket": {"engine", "measure", "plan", "stats"},

@@ -53,6 +53,8 @@ class Chapter(Frozen):
     sweeps: tuple[Plan, ...] = ()
     """Each has the keys of a group with one sweep."""
     experiments: tuple[Experiment, ...] = ()
+    context: str | None = None
+    """Of the kubeconfig, for experiments on a cluster; None: as `specbook.deploy.kubectl.selected` says."""
 
     @model_validator(mode="after")
     def _asks_once(self) -> Self:

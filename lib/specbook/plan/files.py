@@ -24,6 +24,8 @@ AnyPlan = Plan | CostPlan | Chapter
 EXPERIMENTS: dict[str, type[AnyPlan]] = {"sweep": Plan, "cost": CostPlan}
 """What a parameter file's `experiment` may be; without one it is a sweep, or a `Chapter` of parts."""
 _WHERE = {"chapter", "hardware", "group"}
+CHAPTER_ALONE = ("context",)
+"""Fields of a chapter of parts that its sweeps do not have."""
 
 
 KEYS = ("experiment", "hardware", "group", "source", "quick_book", *GROUPS)
@@ -110,11 +112,12 @@ def build(
         return _made(kind, {**_sweep(chapter, body[group], hardware, chosen), **where})
     if kind is not Chapter:
         return _made(kind, {**models.cost(body[group], hardware), **chosen, **where})
+    mine = {name: chosen.pop(name) for name in CHAPTER_ALONE if name in chosen}
     sweeps = body[group].get("sweeps", [])
     if not isinstance(sweeps, list) or not all(isinstance(one, Mapping) for one in sweeps):
         raise ConfigError(f"plan of {chapter}: `sweeps` is a list of groups, each with its target")
     parts = [_made(Plan, {**_sweep(chapter, one, hardware, chosen), **where}) for one in sweeps]
-    return _made(Chapter, {**body[group], **where, "sweeps": parts})
+    return _made(Chapter, {**body[group], **mine, **where, "sweeps": parts})
 
 
 def _sweep(
@@ -168,4 +171,5 @@ def sweeps(plan: AnyPlan) -> list[Plan]:
 
 def settable(kind: type[AnyPlan] = Plan) -> set[str]:
     """Fields of a plan that a parameter file or a notebook may set; in a chapter of parts, of every sweep."""
-    return set((Plan if kind is Chapter else kind).model_fields) - _WHERE
+    alone = CHAPTER_ALONE if kind is Chapter else ()
+    return {*(Plan if kind is Chapter else kind).model_fields, *alone} - _WHERE

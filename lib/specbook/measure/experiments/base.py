@@ -1,5 +1,6 @@
 """What an experiment is, which there are, and which of a plan's are still to be run."""
 
+import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -8,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from specbook import paths, records
+from specbook.deploy.kubectl import CONTEXT
 from specbook.errors import ConfigError, SpecbookError
 from specbook.measure import provenance
 from specbook.measure.hardware import detect
@@ -120,6 +122,8 @@ def measure(plan: AnyPlan, hardware: Hardware, since: datetime | None = None) ->
     One that fails is a record too: its status is `failed` and it has a reason. A fault in it that we did not
     foresee is one as well, since the experiments behind it need not wait for its mend.
     """
+    if context := getattr(plan, "context", None):
+        os.environ[CONTEXT] = context
     for asked in missing(plan, hardware, since):
         record = _run(asked, plan.chapter, hardware)
         records.append(record)
