@@ -1,5 +1,8 @@
 """The books of a window balance, or say which two figures do not."""
 
+import re
+
+import pandas as pd
 import pytest
 
 from specbook.errors import EngineError
@@ -86,3 +89,41 @@ def test_rows_start_with_the_first_request_and_drop_the_role_chunk():
 def test_throughput_is_the_load_generators():
     found = books.throughput(window().result)
     assert (found.duration_s, found.completed, found.output_tokens, found.output_tokens_per_s) == (2, 2, 6, 3)
+
+
+def loop(n, slots, e2e_s=1.0, idle_s=0.0):
+    """Rows of a closed loop whose answers take `e2e_s`, each slot resting `idle_s` between two."""
+    start_s = [place // slots * (e2e_s + idle_s) + place % slots * 0.01 for place in range(n)]
+    rows = [("p", start, 0.1, [0.1] * 9, e2e_s, 4, 10, "x", None) for start in start_s]
+    return pd.DataFrame(rows, columns=list(REQUEST_COLUMNS))
+
+
+def test_a_full_window_has_its_figures():
+    load = Load(concurrency=2, num_requests=16, num_warmups=0)
+    found = books.steady_figures(loop(16, 2), load)
+    assert found["steady_s"] == pytest.approx(6.0)
+    assert found["mean_concurrency"] == pytest.approx(2.0, rel=0.01)
+    assert found["steady_output_tokens_per_s"] == pytest.approx(20.0, rel=0.05)
+    assert books.not_full(loop(16, 2), load) is None
+
+
+def test_slots_that_rest_are_no_full_window():
+    load = Load(concurrency=2, num_requests=16, num_warmups=0)
+    said = books.not_full(loop(16, 2, idle_s=0.2), load)
+    assert re.match(r"1\.\d of 2 requests were in flight .* no batch of 2\. To fix: leave", said)
+    assert "outlasted all other requests" in books.not_full(loop(2, 2), load)
+
+
+@pytest.mark.parametrize(
+    "how", [{"concurrency": 2, "num_requests": 15}, {"request_rate_per_s": 2.0, "num_requests": 99}]
+)
+def test_too_few_requests_and_arrivals_have_none(how):
+    load = Load(num_warmups=0, **how)
+    assert books.steady_figures(loop(15, 2), load) == {}
+    assert books.not_full(loop(15, 2, idle_s=1.0), load) is None
+
+
+def test_one_slot_may_rest():
+    load = Load(concurrency=1, num_requests=4, num_warmups=0)
+    assert books.not_full(loop(4, 1, idle_s=1.0), load) is None
+    assert books.steady_figures(loop(4, 1, idle_s=1.0), load)["steady_s"] == pytest.approx(7.0)

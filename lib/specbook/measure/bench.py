@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from specbook import engine, paths, records
 from specbook.engine import counters
 from specbook.engine.server import Server
@@ -58,14 +60,15 @@ def measure(
         origin = _provenance(point, server, arguments)
         try:
             window = _observe(run, warmup, chosen)
-            if problem := stall.stalled(window.result, point.load) or books.disagreement(window, point):
+            rows = books.rows(window.result, chosen)
+            if problem := _problem(window, rows, point):
                 raise EngineError(problem)
         except EngineError as error:
             reason = paths.portable(server.diagnosis(error))
             if isinstance(error, HangError):
                 server.stop()  # it would hang on the next point too
             return _failed(point, reason, hardware, together, origin, run_id, started_at)
-    measurement = _write(window, chosen, hardware, point, run_id)
+    measurement = _write(window, rows, hardware, point, run_id)
     return RunRecord(
         run_id=run_id, key=point.key, round=together, kind="measured", status="ok", reason=None,
         started_at=started_at, point=point, hardware=hardware, provenance=origin, measurement=measurement,
@@ -128,16 +131,18 @@ def _observe(run: _Run, warmup: list[traffic.Prompt], prompts: list[traffic.Prom
     return Window(result, counted.server, counted.spec_decode, sampler.result())
 
 
-def _write(
-    window: Window, prompts: list[traffic.Prompt], hardware: Hardware, point: Point, run_id: str
-) -> Measurement:
+def _problem(window: Window, rows: pd.DataFrame, point: Point) -> str | None:
+    stood = stall.stalled(window.result, point.load)
+    return stood or books.disagreement(window, point) or books.not_full(rows, point.load)
+
+
+def _write(window: Window, rows: pd.DataFrame, hardware: Hardware, point: Point, run_id: str) -> Measurement:
     path = records.folder(hardware.id, point.chapter) / f"{run_id}.parquet"
-    rows = books.rows(window.result, prompts)
     digest = records.write_requests(path, rows)
     return Measurement(
         throughput=books.throughput(window.result), server=window.server, spec_decode=window.spec_decode,
         utilisation=window.utilisation, requests_file=path.name, requests_sha256=digest,
-        late_first_chunks=int(late.first_chunks(rows).sum()),
+        late_first_chunks=int(late.first_chunks(rows).sum()), **books.steady_figures(rows, point.load),
     )  # fmt: skip
 
 

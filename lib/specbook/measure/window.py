@@ -8,8 +8,9 @@ import pandas as pd
 from specbook import engine
 from specbook.errors import EngineError
 from specbook.measure.prompts import Prompt
-from specbook.plan.schema import Point
+from specbook.plan.schema import Load, Point
 from specbook.records.run import REQUEST_COLUMNS, ServerCounters, SpecDecodeCounters, Throughput, Utilisation
+from specbook.stats import steady
 
 
 @dataclass(frozen=True)
@@ -74,3 +75,31 @@ def throughput(result: dict[str, Any]) -> Throughput:
         duration_s=result["duration"], completed=result["completed"], failed=result["failed"],
         output_tokens=result["total_output_tokens"], output_tokens_per_s=result["output_throughput"],
     )  # fmt: skip
+
+
+def steady_figures(rows: pd.DataFrame, load: Load) -> dict[str, float]:
+    """Fields of a `Measurement` about the steady window; none where there is none, or too few requests."""
+    enough = load.num_requests >= load.fewest_requests
+    found = steady.span(rows, load.concurrency) if load.concurrency and enough else None
+    if found is None:
+        return {}
+    return {
+        "steady_s": found.seconds, "mean_concurrency": steady.mean_concurrency(rows, found),
+        "steady_output_tokens_per_s": steady.output_tokens_per_s(rows, found),
+    }  # fmt: skip
+
+
+def not_full(rows: pd.DataFrame, load: Load) -> str | None:
+    """Why a closed loop's window is not of its concurrency; None where it is, or had too few requests."""
+    slots = load.concurrency or 1
+    if slots == 1 or load.num_requests < load.fewest_requests:
+        return None
+    mean = steady_figures(rows, load).get("mean_concurrency")
+    if mean is None:
+        return f"the first of {slots} slots outlasted all other requests. To fix: raise num_requests"
+    if mean >= steady.FULL * slots:
+        return None
+    return (
+        f"{mean:.1f} of {slots} requests were in flight on average once the first wave had ended: this is no "
+        f"batch of {slots}. To fix: leave the load generator more of the processor, or lower concurrency"
+    )

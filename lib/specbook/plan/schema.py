@@ -19,6 +19,8 @@ KEY_VERSION = "v2"
 
 MOST_REQUESTS = 1_000_000
 """In one window: more is a mistake, and would be held in memory."""
+REQUESTS_A_SLOT = 8
+"""Fewest that a closed loop's window holds: with fewer, most of it is the first wave and the drain."""
 MARKUP = re.compile(r"[<>&`|\\\x00-\x1f]")
 
 
@@ -193,6 +195,12 @@ class Load(Frozen):
     def _one_kind(self) -> "Load":
         one_kind(self.concurrency, self.request_rate_per_s)
         return self
+
+    @property
+    def fewest_requests(self) -> int:
+        """Requests that a window of this concurrency needs; one slot, and Poisson arrivals, need one."""
+        slots = self.concurrency or 1
+        return REQUESTS_A_SLOT * slots if slots > 1 else 1
 
     @property
     def label(self) -> str:

@@ -79,6 +79,12 @@ class Measurement(Frozen):
     utilisation: Utilisation
     late_first_chunks: int | None = Field(default=None, ge=0)
     """Warning: requests whose stream stood still at first (`records.late`); None where nobody looked."""
+    steady_s: float | None = Field(default=None, gt=0)
+    """Length of the steady window (`stats.steady`); None where there is none, or the record predates it."""
+    mean_concurrency: float | None = Field(default=None, gt=0)
+    """Requests in flight, averaged over the steady window; None where that is."""
+    steady_output_tokens_per_s: float | None = Field(default=None, ge=0)
+    """Over all slots, in the steady window; None where that is."""
     requests_file: str
     """Parquet beside the record until both are packed: a row per request, as `records.REQUEST_COLUMNS`."""
     requests_sha256: str
