@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "engine": {"methods", "plan", "records"},
     "measure": {"deploy", "engine", "methods", "plan", "records", "stats"},
     "analysis": {"plan", "records", "stats"},
-    "book": {"analysis", "measure", "plan", "records", "stats"},
+    "book": {"analysis", "deploy", "measure", "plan", "records", "stats"},
     "pocket": {"engine", "measure", "plan", "stats"},
     "deploy": set(),
 }

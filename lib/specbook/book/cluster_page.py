@@ -1,0 +1,85 @@
+"""Chapter 7's answer and tables: runs on a cluster, by scenario."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from specbook.analysis import scaling
+from specbook.deploy import arithmetic
+from specbook.measure.experiments.cluster import Scenario
+from specbook.records.cluster_run import ClusterRun
+from specbook.records.experiment import ExperimentRecord
+
+Named = Mapping[tuple[str, int], ClusterRun]
+SCRAPE_S, WINDOW_S, RULE_S, ADAPTER_S, SYNC_S = 10, 25, 10, 0, 15
+"""Periods of the shipped rules and of the autoscaler; the adapter of `make cluster` keeps nothing back."""
+WHAT = {
+    "signal": "a signal is above its target", "decision": "the autoscaler asks for more pods",
+    "pod": "the first new pod exists", "scheduled": "it has a node", "started": "its container runs",
+    "ready": "it serves", "calm": "all new pods serve, and nothing waits",
+}  # fmt: skip
+
+
+def named(kept: Sequence[tuple[ExperimentRecord, ClusterRun]]) -> Named:
+    """Runs by scenario and repeat."""
+    asked = [Scenario.model_validate(record.experiment.parameters) for record, _ in kept]
+    return {(one.scenario, one.repeat): run for one, (_, run) in zip(asked, kept, strict=True)}
+
+
+def of_scenario(runs: Named, scenario: str) -> list[ClusterRun]:
+    """The repeats of one scenario."""
+    return [run for (name, _), run in runs.items() if name == scenario]
+
+
+def bound_s(runs: Sequence[ClusterRun]) -> float:
+    """The latest that a new pod serves, by the sum of deploy/README.md, with the slowest start seen."""
+    cold = max((s for run in runs for s in scaling.cold_start_s(run)), default=np.nan)
+    return arithmetic.reaction_bound_s(SCRAPE_S, WINDOW_S, RULE_S, ADAPTER_S, SYNC_S, cold)
+
+
+def stages(runs: Sequence[ClusterRun]) -> pd.DataFrame:
+    """A row for each stage of the reaction: seconds after the load's step, a column for each repeat."""
+    columns = {f"repeat {i + 1}": scaling.stages(run) for i, run in enumerate(runs)}
+    return pd.DataFrame(columns).rename(index=WHAT).rename_axis("seconds from the step until")
+
+
+def accounts(runs: Named, scenarios: Sequence[str]) -> pd.DataFrame:
+    """A row for each action of each run: the requests under way meanwhile, and what became of them."""
+    rows = []
+    for (name, repeat), run in runs.items():
+        for action in {one.action: one for one in run.actions}.values() if name in scenarios else ():
+            found = scaling.counts(scaling.during(run, [action.action]))
+            took = f"{action.ended_s - action.began_s:.0f}"
+            rows.append(
+                {"scenario": name, "repeat": repeat + 1, "action": action.action, "took, s": took, **found}
+            )
+    return pd.DataFrame(rows, columns=[*("scenario", "repeat", "action", "took, s"), *_COUNTED]).set_index(
+        ["scenario", "repeat", "action"]
+    )
+
+
+_COUNTED = ("sent", *scaling.OUTCOMES, "lost")
+
+
+def answer(runs: Named) -> str:
+    """Markdown: how soon capacity came, what a rolling update lost, and what the controls lost."""
+    said = []
+    if steps := of_scenario(runs, "step"):
+        ready = [scaling.stages(run)["ready"] for run in steps]
+        span = " to ".join(dict.fromkeys(f"{s:.0f}" for s in (min(ready), max(ready))))
+        said.append(
+            f"When the load triples, a second pod serves after {span} s (n={len(ready)} repeats); "
+            f"the bound by arithmetic is {bound_s(steps):.0f} s."
+        )
+    if updates := of_scenario(runs, "rollout"):
+        found = [scaling.counts(scaling.during(run, ["restart", "undo"])) for run in updates]
+        lost, sent = sum(one["lost"] for one in found), sum(one["sent"] for one in found)
+        said.append(
+            f"A rolling update and the way back, under load, lost {lost} of {sent:,} streamed requests."
+        )
+    others = accounts(runs, ("no preStop", "no shutdown timeout", "short grace"))
+    if len(others):
+        each = [f"{name} lost {row['lost']} of {row['sent']}" for (name, *_), row in others.iterrows()]
+        said.append(f"With a part of the drain taken away: {'; '.join(each)}.")
+    return "**Answer.** " + (" ".join(said) or "Not measured yet.")
