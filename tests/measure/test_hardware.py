@@ -46,6 +46,22 @@ def test_this_machine_survives_a_round_trip_through_json():
     assert Hardware.model_validate_json(found.model_dump_json()) == found
 
 
+def test_a_host_is_a_machine_and_its_boot(monkeypatch, tmp_path):
+    machine_id, boot_id = tmp_path / "machine", tmp_path / "boot"
+    monkeypatch.setattr(hardware, "MACHINE_ID", machine_id)
+    monkeypatch.setattr(hardware, "BOOT_ID", boot_id)
+    assert hardware.detect().host is None
+    seen = []
+    for boot, machine_name in (("a", None), ("a", "m"), ("b", "m"), ("b", "n")):
+        boot_id.write_text(boot)
+        if machine_name:
+            machine_id.write_text(machine_name)
+        seen.append(hardware.detect())
+    assert len({found.host for found in seen}) == 4
+    assert len({found.id for found in seen}) == 1
+    assert hardware.host() == seen[-1].host
+
+
 def test_gpus_are_counted_and_get_their_datasheet_peak(command):
     command("nvidia-smi", H200 * 8)
     found = hardware.detect()

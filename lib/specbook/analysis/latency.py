@@ -15,8 +15,13 @@ LATENCIES = ("ttft_s", "tpot_s", "itl_s", "e2e_s")
 
 
 def answered(runs: Iterable[RunRecord]) -> pd.DataFrame:
-    """`summaries.pooled_requests`, with `prompt`: a number per domain and prompt, the same in every arm."""
+    """Rows of `summaries.pooled_requests` that are inside, with `prompt`: a number per domain and prompt, the
+    same in every arm.
+
+    The first wave of a closed loop waits for its own prefills: its TTFT is no steady load's.
+    """
     table = summaries.pooled_requests(runs)
+    table = table[table["inside"]]
     names = table["domain"].astype(str) + "/" + table["prompt_id"].astype(str)
     return table.assign(prompt=names.factorize()[0])
 

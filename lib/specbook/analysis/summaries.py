@@ -1,5 +1,4 @@
-"""Records -> tidy tables: pooled requests, throughput. Nothing is measured or drawn
-here."""
+"""Records -> tidy tables: requests, speeds, concurrency, loops, hosts. Nothing is measured or drawn here."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
@@ -12,7 +11,8 @@ from specbook.errors import RecordError
 from specbook.records import late, select
 from specbook.records.identity import setup
 from specbook.records.run import RunRecord
-from specbook.stats import chunks
+from specbook.stats import chunks, steady
+from specbook.stats.loops import repeats
 
 NAMES = ["hardware", "kind", "target", "dtype", "load", "domain"]
 CELL = [*NAMES, "setup"]
@@ -20,7 +20,10 @@ CELL = [*NAMES, "setup"]
 of the target (its execution aside), of the traffic and the load, the engine's build, the target's weights
 and the prompts.
 """
-Speed = Literal["output_tokens_per_s", "decode_tokens_per_s"]
+Speed = Literal["output_tokens_per_s", "decode_tokens_per_s", "decode_tokens_per_s_without_loops"]
+CONCURRENCY = (*CELL, "arm", "restart", "asked", "mean", "share", "steady")
+HOSTS = ("host", "restarts", "first", "last", "slowest_flops_per_s", "fastest_flops_per_s", "runs")
+LOOPS = ("load", "domain", "requests", "prompts", "capped", "loops", "loop_tokens")
 _kept: dict[tuple[str, str], pd.DataFrame] = {}
 """Of `_answered`, by run and the digest of its rows: a chapter asks for the same ones a dozen times."""
 
@@ -57,8 +60,7 @@ def _columns(record: RunRecord) -> dict[str, Any]:
 
 
 def _answered(record: RunRecord) -> pd.DataFrame:
-    """Requests that succeeded, with `tpot_s` = (E2E - TTFT) / (tokens - 1), NaN below two tokens, and the
-    window's `step_s` (see `stats.chunks`).
+    """Requests that succeeded, with what `pooled_requests` adds to them.
 
     Not to be changed: it is kept.
     """
@@ -66,7 +68,11 @@ def _answered(record: RunRecord) -> pd.DataFrame:
     name = record.run_id, record.measurement.requests_sha256
     if name not in _kept:
         rows = records.requests(record)
-        rows = rows.assign(late=late.first_chunks(rows))
+        rows = rows.assign(
+            late=late.first_chunks(rows), inside=_inside(record, rows),
+            loops=[repeats(text or "") for text in rows["text"]],
+            capped=rows["output_tokens"] >= record.point.traffic.max_tokens,
+        )  # fmt: skip
         rows = rows[rows["error"].isna() | (rows["error"] == "")]
         later = (rows["output_tokens"] - 1).where(rows["output_tokens"] > 1)
         step = chunks.step_s(rows["itl_s"])  # the same in each row
@@ -74,9 +80,26 @@ def _answered(record: RunRecord) -> pd.DataFrame:
     return _kept[name]
 
 
+def _inside(record: RunRecord, rows: pd.DataFrame) -> Any:
+    within = _steady_span(record, rows)
+    return True if within is None else steady.arrived(rows, within)
+
+
+def _steady_span(record: RunRecord, rows: pd.DataFrame) -> steady.Span | None:
+    """None for Poisson arrivals, and for records from before steady windows."""
+    known = record.measurement is not None and record.measurement.steady_s is not None
+    return steady.span(rows, record.point.load.concurrency or 1) if known else None
+
+
 def pooled_requests(runs: Iterable[RunRecord]) -> pd.DataFrame:
-    """One row per successful request: CELL, arm, restart, run_id, REQUEST_COLUMNS, `tpot_s` (s per token) and
-    `late` (see `records.late`).
+    """One row per successful request: CELL, arm, restart, run_id, REQUEST_COLUMNS, and
+
+    - `tpot_s` = (E2E - TTFT) / (tokens - 1), s per token, NaN below two tokens;
+    - `step_s`, the window's (see `stats.chunks`);
+    - `late` (see `records.late`);
+    - `inside`: whether it was sent while every slot was taken (`stats.steady`). True in all rows of records
+      from before such windows, and of Poisson arrivals;
+    - `capped`: whether the output cap ended it; `loops`: whether it repeats itself (`stats.loops`).
     """
     good = select.current(runs)
     if not good:
@@ -95,11 +118,18 @@ def samples(requests: pd.DataFrame, metric: str) -> np.ndarray:
 
 
 def throughput(runs: Iterable[RunRecord]) -> pd.DataFrame:
-    """One row per record: CELL, arm, restart, run_id, two speeds in tokens/s, and `step_s`.
+    """One row per record: CELL, arm, restart, run_id, three speeds in tokens/s, `step_s`, and whose they are.
 
-    `output_tokens_per_s` is the whole window's, over all sequences. `decode_tokens_per_s` is one
-    sequence's, TTFT left out: sum(tokens - 1) / sum(E2E - TTFT) over its requests, without those whose first
-    chunks came late.
+    `output_tokens_per_s` is over all sequences. `decode_tokens_per_s` is one sequence's, TTFT left out:
+    sum(tokens - 1) / sum(E2E - TTFT) over its requests, without those whose first chunks came late. Both are
+    of the steady window where the record has one, else of the whole window.
+
+    `decode_tokens_per_s_without_loops` leaves out answers that repeat themselves (`stats.loops`). At batch 1
+    that is the stream's speed without them. In a larger batch a window cannot drop them: it is the speed of
+    the other requests, from their own clocks, while the looping ones took part in their steps.
+
+    `steady` is whether every slot was taken in that time: always at batch 1, never for Poisson arrivals, else
+    where the record has a steady window. `mean_concurrency` is the requests in flight in that time.
     """
     return pd.DataFrame([_speeds(record) for record in select.current(runs)])
 
@@ -111,16 +141,87 @@ def step_s(record: RunRecord) -> float:
 
 def _speeds(record: RunRecord) -> dict[str, Any]:
     assert record.measurement is not None
+    found, rows = record.measurement, _answered(record)
+    of_window = found.throughput.output_tokens_per_s
+    full = found.steady_output_tokens_per_s
+    on_time, within = rows[~rows["late"]], _steady_span(record, rows)
+    decoding = steady.decode_tokens_per_s(on_time, within) if within else _decode_tokens_per_s(on_time)
     return {
         **_columns(record),
-        "output_tokens_per_s": record.measurement.throughput.output_tokens_per_s,
-        "decode_tokens_per_s": _decode_tokens_per_s(_answered(record)),
+        "output_tokens_per_s": of_window if full is None else full,
+        "decode_tokens_per_s": decoding,
+        "decode_tokens_per_s_without_loops":
+            _decode_tokens_per_s(on_time[on_time["inside"] & ~on_time["loops"]]),
         "step_s": step_s(record),
-    }
+        **_in_flight(record),
+    }  # fmt: skip
 
 
 def _decode_tokens_per_s(rows: pd.DataFrame) -> float:
     tokens, ttft_s, e2e_s = (rows[name].to_numpy(float) for name in ("output_tokens", "ttft_s", "e2e_s"))
-    several = (tokens > 1) & ~rows["late"].to_numpy(bool)
+    several = tokens > 1
     decoding_s = float((e2e_s - ttft_s)[several].sum())
     return float((tokens - 1)[several].sum()) / decoding_s if decoding_s > 0 else np.nan
+
+
+def _in_flight(record: RunRecord) -> dict[str, Any]:
+    assert record.measurement is not None
+    mean = record.measurement.mean_concurrency
+    full = mean is not None or record.point.load.concurrency == 1
+    if mean is None:
+        rows = records.requests(record)
+        mean = steady.mean_concurrency(rows, steady.whole(rows))
+    return {"steady": full, "mean_concurrency": mean}
+
+
+def concurrency(runs: Iterable[RunRecord]) -> pd.DataFrame:
+    """Requests in flight in each closed loop: CELL, arm, restart, `asked`, `mean`, `share` and `steady`.
+
+    `mean` is over the steady window, or over the whole window for records from before such windows.
+    """
+    rows = [
+        {**{name: head[name] for name in (*CELL, "arm", "restart")}, "asked": run.point.load.concurrency,
+         "mean": found["mean_concurrency"], "share": found["mean_concurrency"] / run.point.load.concurrency,
+         "steady": found["steady"]}
+        for run in select.current(runs) if run.point.load.concurrency
+        for head, found in [(_columns(run), _in_flight(run))]
+    ]  # fmt: skip
+    return frame(rows, CONCURRENCY)
+
+
+def loops(runs: Iterable[RunRecord]) -> pd.DataFrame:
+    """Answers that the output cap ended, and answers that repeat themselves, by load and domain.
+
+    Columns: load, domain, `requests`, `prompts` (distinct), and shares from 0 to 1: `capped` and `loops` of
+    the requests, `loop_tokens` of the output tokens. Every arm and restart counts.
+    """
+    rows = [
+        {"load": load, "domain": domain, "requests": len(own), "prompts": own["prompt_id"].nunique(),
+         "capped": own["capped"].mean(), "loops": own["loops"].mean(),
+         "loop_tokens": own.loc[own["loops"], "output_tokens"].sum() / own["output_tokens"].sum()}
+        for (load, domain), own in pooled_requests(runs).groupby(["load", "domain"], sort=False)
+    ]  # fmt: skip
+    return frame(rows, LOOPS)
+
+
+def hosts(runs: Iterable[RunRecord]) -> pd.DataFrame:
+    """One row per host and boot that the records are of, the earliest first.
+
+    Records from before hosts were kept have an empty `host`. They are told apart by their main memory alone,
+    so that these rows are the fewest that there can have been. Columns: host, restarts, first and last
+    (dates), slowest_flops_per_s and fastest_flops_per_s (measured peaks, NaN where there is none) and runs.
+    """
+    found: dict[tuple[str | None, int], list[RunRecord]] = {}
+    for run in sorted(runs, key=lambda run: run.started_at):
+        found.setdefault((run.hardware.host, run.hardware.memory_bytes), []).append(run)
+    return frame([_host(name, own) for (name, _), own in found.items()], HOSTS)
+
+
+def _host(name: str | None, own: Sequence[RunRecord]) -> dict[str, Any]:
+    known = [run.hardware.peak_flops_per_s for run in own if run.hardware.peak_flops_per_s]
+    return {
+        "host": name or "", "restarts": len({run.point.restart for run in own}),
+        "first": own[0].started_at[:10], "last": own[-1].started_at[:10],
+        "slowest_flops_per_s": min(known, default=np.nan), "fastest_flops_per_s": max(known, default=np.nan),
+        "runs": len(own),
+    }  # fmt: skip

@@ -1,5 +1,6 @@
 """What this machine is, and how fast it could go at most. What is not known is None, never a guess."""
 
+import hashlib
 import json
 import os
 import platform
@@ -20,6 +21,7 @@ from specbook.errors import EngineError
 from specbook.records.origin import Hardware
 
 MIB = 2**20
+MACHINE_ID, BOOT_ID = Path("/etc/machine-id"), Path("/proc/sys/kernel/random/boot_id")
 MIG = re.compile(r"^\s+MIG (\S+)\s+Device", re.MULTILINE)
 """A slice of a GPU, as `nvidia-smi -L` lists it."""
 
@@ -76,6 +78,7 @@ def detect() -> Hardware:
     return Hardware(
         id=f"{kind}-{model}-{f'{count}x' if name else f'{logical}c'}",
         kind=kind,
+        host=host(),
         cpu_model=cpu,
         cpu_vectors=vectors,
         physical_cores=psutil.cpu_count(logical=False),
@@ -88,6 +91,21 @@ def detect() -> Hardware:
         peak_bytes_per_s=peak.bytes_per_s if peak else None,
         peak_source=peak.source if peak else None,
     )
+
+
+def host() -> str | None:
+    """12 hex digits of the SHA-256 of this host's machine id and boot id; None where it shows no boot id.
+
+    One class of machine may be twice as fast on another host, or on the same one after a restart. Containers
+    have their host's boot id, and those of one image may share a machine id.
+    """
+    try:
+        boot = BOOT_ID.read_text().strip()
+    except OSError:
+        return None
+    with suppress(OSError):
+        boot += MACHINE_ID.read_text().strip()
+    return hashlib.sha256(boot.encode()).hexdigest()[:12] if boot else None
 
 
 def computes_on_cpu() -> bool:

@@ -16,6 +16,8 @@ class Hardware(BaseModel):
     """Slug that names the folder its records lie in, such as `cpu-amd-epyc-2c` or `cuda-nvidia-h200-1x`."""
     kind: Literal["cpu", "cuda", "rocm", "neuron"]
     """What the engine computes on."""
+    host: str | None = Field(default=None, pattern=r"^[0-9a-f]{12}$")
+    """Digest of the host and its boot, no part of `id`; None where neither is known, or nobody looked."""
     cpu_model: str | None
     """The CPU's name as the system reports it."""
     cpu_vectors: str | None = None
