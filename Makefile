@@ -25,10 +25,10 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup book test torture lint measure train lock clean distclean
+.PHONY: help setup book test torture lint measure train cluster cluster-down lock clean distclean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo "  Variables: ENGINE=cpu|cuda (now $(ENGINE)), PYTHON, and for measure HARDWARE and GROUP"
 
 setup: $(VENV)/.installed  ## Install everything into .venv, then say what the machine lacks
@@ -49,6 +49,12 @@ lint: $(VENV)/.installed  ## Check code and notebooks with ruff
 
 measure: $(VENV)/.installed  ## Run every chapter's full plan and append its records
 	@$(BIN)/specbook run all --hardware $(HARDWARE) --group $(GROUP)
+
+cluster: $(VENV)/.installed  ## Build and start a one-node Kubernetes on this Debian machine, as root
+	@$(BIN)/python deploy/cluster/cluster.py up
+
+cluster-down: $(VENV)/.installed  ## Take that Kubernetes down, and leave nothing of it running
+	@$(BIN)/python deploy/cluster/cluster.py down
 
 train: $(VENV)/.installed  ## Train the pocket models again
 	@$(BIN)/specbook train
