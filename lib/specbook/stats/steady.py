@@ -1,9 +1,9 @@
 """The steady window of a closed loop: the time in which every slot is taken.
 
 A closed loop of C slots begins with C requests at once, whose prefills share the first steps, and ends with
-slots that nothing refills. In between each answer is followed by the next request at once. Only that time is a
-batch of C. Rows are those of one window, columns `records.REQUEST_COLUMNS`; their order does not matter. Poisson
-arrivals have no slots, and no steady window.
+slots that nothing refills. In between each answer is followed by the next request at once. Only that time
+is a batch of C. Rows are those of one window, columns `records.REQUEST_COLUMNS`; their order does not
+matter. Poisson arrivals have no slots, and no steady window.
 """
 
 from typing import NamedTuple
