@@ -1,16 +1,20 @@
-"""Rendered manifests, once a session; tools that a machine may lack; what the engine exports."""
+"""Rendered manifests and a control plane, once a session; a tool; what the engine exports."""
 
 import copy
 import functools
 import importlib.util
 import re
 import shutil
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from control_plane import Kubelet, running
 
 import tools
 from specbook.deploy import render
+from specbook.deploy.kubectl import Kubectl
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -51,6 +55,27 @@ def with_component(tmp_path_factory):
 @pytest.fixture(scope="session")
 def promtool() -> str:
     return tools.need("promtool")
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory) -> Iterator[Path]:
+    """The kubeconfig of a real control plane, whose deployers have the rights of deploy/rbac.yaml."""
+    tools.need("cluster")
+    with running(tmp_path_factory.mktemp("control-plane")) as kubeconfig:
+        yield kubeconfig
+
+
+@pytest.fixture(scope="session")
+def kubelet(control_plane) -> Iterator[Kubelet]:
+    """Pods get ready and Jobs complete, unless a test says otherwise."""
+    ended = threading.Event()
+    with Kubectl("admin", control_plane).proxy() as client:
+        kubelet = Kubelet(client)
+        thread = threading.Thread(target=kubelet.run, args=(ended,))
+        thread.start()
+        yield kubelet
+        ended.set()
+        thread.join()
 
 
 def vllm_source(*parts: str) -> str:

@@ -1,4 +1,4 @@
-"""Objects -> cluster: each is tried without effect first, then applied by the server, in the right order."""
+"""Objects -> cluster by kubectl: each is tried without effect first, then applied, in the right order."""
 
 import difflib
 from collections.abc import Callable, Iterator
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 import yaml
-from kubernetes.client.exceptions import ApiException
 
-from specbook.deploy.cluster import Cluster, explain, explained, message, missing_kind
+from specbook.deploy.explain import NO_KIND
+from specbook.deploy.kubectl import Kubectl, KubectlError
 from specbook.deploy.redact import shown
 from specbook.deploy.render import Manifest, title
 from specbook.errors import ClusterError
 
-MANAGER = "specbook"
+MANAGER = "--field-manager=specbook"
 ORDER = (
     "Namespace", "ResourceClaimTemplate", "ServiceAccount", "Role", "ClusterRole", "RoleBinding",
     "ClusterRoleBinding", "ConfigMap", "Secret", "PersistentVolumeClaim", "NetworkPolicy", "Service",
@@ -25,7 +25,6 @@ KEPT = ("Namespace", "PersistentVolumeClaim")
 Action = Literal["create", "change", "replace", "unchanged"]
 CHANGING: tuple[Action, ...] = ("create", "change", "replace")
 Report = Callable[[str], None]
-After = Callable[[Manifest], None]
 
 
 @dataclass(frozen=True)
@@ -44,60 +43,55 @@ def ordered(manifests: list[Manifest]) -> list[Manifest]:
     return sorted(manifests, key=lambda manifest: rank.get(manifest["kind"], len(ORDER)))
 
 
-def plan(cluster: Cluster, manifests: list[Manifest], force: bool = False) -> list[Step]:
+def options(force: bool) -> list[str]:
+    """What `kubectl apply` and `kubectl diff` are given."""
+    return [MANAGER, *(["--force-conflicts"] if force else [])]
+
+
+def plan(cluster: Kubectl, manifests: list[Manifest], force: bool = False) -> list[Step]:
     """Try every object on the server without effect.
 
     Raises:
-        ClusterError: if the cluster lacks a kind or refuses an object; nothing has been changed then.
+        ClusterError: names every object that the server refuses; nothing has been changed then.
     """
-    check_kinds(cluster, manifests)
     created = {m["metadata"]["name"] for m in manifests if m["kind"] == "Namespace"}
-    return [_step(cluster, manifest, created, force) for manifest in ordered(manifests)]
-
-
-def check_kinds(cluster: Cluster, manifests: list[Manifest]) -> None:
-    """Every kind is known to the cluster.
-
-    Raises:
-        ClusterError: names all that are missing, one line each.
-    """
-    missing = []
-    for api_version, kind in sorted({(m["apiVersion"], m["kind"]) for m in manifests}):
+    steps, refused = [], []
+    for manifest in ordered(manifests):
         try:
-            cluster.resource(api_version, kind)
-        except ClusterError:
-            missing.append(missing_kind(api_version, kind, cluster.context))
-    if missing:
-        raise ClusterError("nothing was changed: " + "; ".join(missing))
+            steps.append(_step(cluster, manifest, created, force))
+        except KubectlError as error:
+            refused.append(f"{title(manifest)}: {error}")
+    if refused:
+        raise ClusterError(f"nothing was changed. {together(refused)}")
+    return steps
 
 
-def _live(cluster: Cluster, manifest: Manifest) -> Manifest | None:
-    metadata = manifest["metadata"]
-    return cluster.get(manifest["apiVersion"], manifest["kind"], metadata.get("namespace"), metadata["name"])
+def together(messages: list[str]) -> str:
+    """Messages as one, each fix named once."""
+    parts = [message.partition(". To fix: ") for message in messages]
+    fixes = "; ".join(dict.fromkeys(fix for _, _, fix in parts if fix))
+    return "; ".join(what for what, _, _ in parts) + (f". To fix: {fixes}" if fixes else "")
 
 
-def _step(cluster: Cluster, manifest: Manifest, created: set[str], force: bool) -> Step:
-    live = _live(cluster, manifest)
+def _step(cluster: Kubectl, manifest: Manifest, created: set[str], force: bool) -> Step:
     try:
-        wanted = _send(cluster, manifest, force, dry_run=True)
-    except ApiException as error:
-        if error.status == 404 and live is None and manifest["metadata"].get("namespace") in created:
-            wanted = manifest  # its namespace comes with it, so the server cannot try it yet
-        elif error.status == 422 and manifest["kind"] == "Job" and "immutable" in message(error):
-            return Step(manifest, "replace", difference(live, manifest))
-        else:
-            raise ClusterError(f"nothing was changed: {title(manifest)}: {explain(error)}") from error
-    diff = difference(live, wanted)
-    return Step(manifest, "create" if live is None else "change" if diff else "unchanged", diff)
+        before, after = sides(cluster.diff(manifest, *options(force)))
+    except KubectlError as error:
+        if manifest["metadata"].get("namespace") in created and "namespaces" in error.said:
+            if "(NotFound)" in error.said:  # its namespace comes with it: the server cannot try it yet
+                return Step(manifest, "create", difference(None, manifest))
+        elif manifest["kind"] == "Job" and "immutable" in error.said:
+            return Step(manifest, "replace", difference(None, manifest))
+        raise
+    diff = difference(before, after) if after else ""
+    return Step(manifest, "create" if after and not before else "change" if diff else "unchanged", diff)
 
 
-def _send(cluster: Cluster, manifest: Manifest, force: bool, dry_run: bool = False) -> Manifest:
-    resource = cluster.resource(manifest["apiVersion"], manifest["kind"])
-    applied = resource.server_side_apply(
-        body=manifest, name=manifest["metadata"]["name"], namespace=manifest["metadata"].get("namespace"),
-        field_manager=MANAGER, force_conflicts=force or None, dry_run="All" if dry_run else None,
-    )  # fmt: skip
-    return applied.to_dict()
+def sides(diff: str) -> tuple[Manifest | None, Manifest | None]:
+    """One object before and after, of a unified diff that holds all its lines."""
+    lines = diff.partition("\n@@ ")[2].splitlines()[1:]
+    before, after = ("\n".join(line[1:] for line in lines if line[:1] in (" ", sign)) for sign in "-+")
+    return yaml.safe_load(before), yaml.safe_load(after)
 
 
 def difference(live: Manifest | None, wanted: Manifest) -> str:
@@ -115,8 +109,9 @@ def summary(steps: list[Step]) -> str:
 
 
 def apply(
-    cluster: Cluster, steps: list[Step], report: Report, force: bool = False, after: After | None = None
-) -> None:
+    cluster: Kubectl, steps: list[Step], report: Report, force: bool = False,
+    after: Callable[[Manifest], None] = lambda manifest: None,
+) -> None:  # fmt: skip
     """Carry a plan out, one object after the other; what is unchanged is left alone.
 
     Args:
@@ -129,35 +124,28 @@ def apply(
     done = 0
     try:
         for step in todo:
-            with explained(f"apply {title(step.manifest)}"):
-                if step.action == "replace":
-                    remove(cluster, step.manifest)
-                _send(cluster, step.manifest, force)
+            if step.action == "replace":
+                remove(cluster, step.manifest)
+            cluster.apply([step.manifest], *options(force))
             done += 1
             report(f"{step.action:9} {title(step.manifest)}")
-            if after:
-                after(step.manifest)
+            after(step.manifest)
     except (ClusterError, KeyboardInterrupt) as error:
         why = str(error) or "interrupted"
         raise ClusterError(
-            f"{why}. {done} of {len(todo)} objects are on; mend it and apply again: it goes on from there"
+            f"{why}. {done} of {len(todo)} objects are applied. To fix: apply again, which goes on from there"
         ) from error
 
 
-def remove(cluster: Cluster, manifest: Manifest) -> bool:
-    """Delete one object with what it owns; whether it was there."""
-    resource = cluster.resource(manifest["apiVersion"], manifest["kind"])
-    metadata = manifest["metadata"]
+def remove(cluster: Kubectl, manifest: Manifest, wait: bool = True) -> bool:
+    """Delete one object with what it owns; whether it was there, which an unknown kind was not."""
+    how = ("--ignore-not-found", "--cascade=foreground", f"--wait={str(wait).lower()}", "-f", "-")
     try:
-        resource.delete(
-            name=metadata["name"], namespace=metadata.get("namespace"),
-            body={"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"},
-        )  # fmt: skip
-    except ApiException as error:
-        if error.status == 404:
+        return bool(cluster.run("delete", *how, stdin=yaml.safe_dump(manifest)))
+    except KubectlError as error:
+        if NO_KIND.search(error.said):
             return False
         raise
-    return True
 
 
 def deletable(manifests: list[Manifest], everything: bool) -> Iterator[Manifest]:
@@ -165,14 +153,12 @@ def deletable(manifests: list[Manifest], everything: bool) -> Iterator[Manifest]
     return (m for m in reversed(ordered(manifests)) if everything or m["kind"] not in KEPT)
 
 
-def delete(cluster: Cluster, manifests: list[Manifest], report: Report, everything: bool = False) -> None:
+def delete(cluster: Kubectl, manifests: list[Manifest], report: Report, everything: bool = False) -> None:
     """Delete objects; those that are gone already are no mistake.
 
     Raises:
         ClusterError: if the server refuses one.
     """
     for manifest in deletable(manifests, everything):
-        known = cluster.dynamic.resources.search(api_version=manifest["apiVersion"], kind=manifest["kind"])
-        with explained(f"delete {title(manifest)}"):
-            there = bool(known) and remove(cluster, manifest)
+        there = remove(cluster, manifest, wait=False)
         report(f"{'deleted' if there else 'was gone':9} {title(manifest)}")

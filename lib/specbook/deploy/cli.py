@@ -1,9 +1,7 @@
 """`specbook deploy`: one overlay, one cluster, one command each."""
 
+import re
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +12,7 @@ from specbook.console import complain, one_clear_message, out
 from specbook.errors import ClusterError, ConfigError
 
 if TYPE_CHECKING:
-    from specbook.deploy.cluster import Cluster
+    from specbook.deploy.kubectl import Kubectl
     from specbook.deploy.render import Manifest
 
 app = typer.Typer(help="Render, apply, watch and roll back the server on Kubernetes.", no_args_is_help=True)
@@ -23,12 +21,9 @@ Overlay = Annotated[str, typer.Argument(help="One of deploy/overlays, or a folde
 Context = Annotated[str | None, typer.Option(help="A context of the kubeconfig; default: the current one.")]
 Kubeconfig = Annotated[Path | None, typer.Option(help="Default: $KUBECONFIG, else ~/.kube/config.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask: for scripts.")]
-Namespace = Annotated[str, typer.Option(help="Of the server.")]
-Name = Annotated[str, typer.Option(help="Of the Deployment, its Service and its autoscaler.")]
 Timeout = Annotated[float, typer.Option(help="Seconds.", min=1)]
 Force = Annotated[bool, typer.Option("--force-conflicts", help="Take over fields that others have set.")]
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait for weights and pods.")]
-SERVER = "specbook-server"
 
 
 def _objects(overlay: str) -> "list[Manifest]":
@@ -37,22 +32,28 @@ def _objects(overlay: str) -> "list[Manifest]":
     return render.render(render.overlay(overlay))
 
 
-@contextmanager
-def _cluster(context: str | None, kubeconfig: Path | None) -> "Iterator[Cluster]":
-    from specbook.deploy.cluster import connect
+def _cluster(context: str | None, kubeconfig: Path | None) -> "Kubectl":
+    from specbook.deploy.kubectl import Kubectl
 
-    with connect(context, kubeconfig) as cluster:
-        yield cluster
+    cluster = Kubectl(context, kubeconfig)
+    name, server = cluster.where()
+    _say(f"context {name}  ({server})")
+    return cluster
 
 
-def _confirm(cluster: "Cluster", what: str, yes: bool) -> None:
-    out.print(f"context {cluster.context}  ({cluster.server})", markup=False, soft_wrap=True)
+def _served(overlay: str) -> "tuple[str, Manifest]":
+    """Namespace and object of the Deployment that serves."""
+    from specbook.deploy.objects import deployment
+
+    found = deployment(_objects(overlay))
+    return found["metadata"]["namespace"], found
+
+
+def _confirm(what: str, yes: bool) -> None:
     if yes:
         return
     if not _interactive():
-        raise ClusterError(
-            f"nothing was changed: to {what} on {cluster.context!r} without asking, give --yes"
-        )
+        raise ClusterError(f"nothing was changed. To fix: to {what} without asking, give --yes")
     if not typer.confirm(f"{what}?"):
         raise ClusterError("nothing was changed")
 
@@ -81,7 +82,7 @@ def check(overlay: Overlay) -> None:
         problems = _problems(_objects(overlay))
     if problems:
         raise typer.Exit(1)
-    _say(f"{overlay}: nothing to mend")
+    _say(f"{overlay}: nothing to fix")
 
 
 def _problems(manifests: "list[Manifest]") -> list[str]:
@@ -89,7 +90,7 @@ def _problems(manifests: "list[Manifest]") -> list[str]:
 
     found = problems(manifests)
     for problem in found:
-        complain("mend:", problem)
+        complain("to fix:", problem)
     return found
 
 
@@ -100,8 +101,9 @@ def diff(
     """Show what applying would change, as the server sees it. Secrets are hidden. Changes nothing."""
     from specbook.deploy.apply import plan, summary
 
-    with one_clear_message(), _cluster(context, kubeconfig) as cluster:
-        steps = plan(cluster, _objects(overlay), force)
+    with one_clear_message():
+        manifests = _objects(overlay)
+        steps = plan(_cluster(context, kubeconfig), manifests, force)
         for step in steps:
             if step.diff:
                 _say(step.diff)
@@ -115,95 +117,95 @@ def apply(
 ) -> None:  # fmt: skip
     """Check, try on the server, ask, apply, and wait for the rollout."""
     from specbook.deploy import apply as applying
-    from specbook.deploy import follow
+    from specbook.deploy import wait as waiting
 
-    with one_clear_message(), _cluster(context, kubeconfig) as cluster:
+    with one_clear_message():
         manifests = _objects(overlay)
         if found := _problems(manifests):
-            raise ConfigError(f"nothing was changed: {len(found)} things to mend first")
+            raise ConfigError(f"nothing was changed: {len(found)} things to fix first")
+        cluster = _cluster(context, kubeconfig)
         steps = applying.plan(cluster, manifests, force)
-        if not any(step.action != "unchanged" for step in steps):
-            _say(f"context {cluster.context}: nothing to change")
+        after = (lambda _: None) if no_wait else waiting.for_jobs(cluster, timeout, _say)
+        if any(step.action != "unchanged" for step in steps):
+            _confirm(f"apply {overlay}: {applying.summary(steps)}", yes)
+            applying.apply(cluster, steps, _say, force, after)
         else:
-            _confirm(cluster, f"apply {overlay}: {applying.summary(steps)}", yes)
-            applying.apply(
-                cluster, steps, _say, force, None if no_wait else follow.weights(cluster, timeout, _say)
-            )
+            _say("nothing to change")
         if not no_wait:
-            follow.deployments(cluster, manifests, timeout, _say)
+            waiting.for_rollouts(cluster, manifests, timeout, _say)
 
 
 @app.command()
 def wait(
-    namespace: Namespace = "specbook", name: Name = SERVER, context: Context = None,
-    kubeconfig: Kubeconfig = None, timeout: Timeout = 1800,
-) -> None:  # fmt: skip
-    """Follow a rollout to its end; when it cannot end, say which pod and why."""
-    from specbook.deploy.wait import wait as follow
+    overlay: Overlay, context: Context = None, kubeconfig: Kubeconfig = None, timeout: Timeout = 1800
+) -> None:
+    """Follow an overlay's rollout to its end; when it cannot end, say which pod and why."""
+    from specbook.deploy.wait import for_rollouts
 
-    with (
-        one_clear_message("no longer waiting; the rollout goes on."),
-        _cluster(context, kubeconfig) as cluster,
-    ):
-        follow(cluster, namespace, name, timeout, _say)
+    with one_clear_message("no longer waiting; the rollout goes on."):
+        _served(overlay)
+        for_rollouts(_cluster(context, kubeconfig), _objects(overlay), timeout, _say)
 
 
 @app.command("port-forward")
 def port_forward(
+    overlay: Overlay,
     port: Annotated[int, typer.Option(help="Of 127.0.0.1; 0 takes any.", min=0, max=65535)] = 8000,
-    namespace: Namespace = "specbook", name: Name = SERVER, context: Context = None,
-    kubeconfig: Kubeconfig = None,
+    context: Context = None, kubeconfig: Kubeconfig = None,
 ) -> None:  # fmt: skip
-    """Bring the server to a port of this machine until Ctrl-C."""
-    from specbook.deploy.forward import forwarded
-
-    with (
-        one_clear_message("no longer forwarding."),
-        _cluster(context, kubeconfig) as cluster,
-        forwarded(cluster, namespace, name, port, _say) as local,
-    ):
-        _say(f"http://127.0.0.1:{local}/v1 -> {cluster.context} {namespace}/{name}  (Ctrl-C ends it)")
-        while True:
-            time.sleep(1)
+    """Bring an overlay's server to a port of this machine until Ctrl-C."""
+    with one_clear_message("no longer forwarding."):
+        namespace, served = _served(overlay)
+        name, ports = served["metadata"]["name"], served["spec"]["template"]["spec"]["containers"][0]["ports"]
+        inside = (f"--namespace={namespace}", f"deployment/{name}", f"{port}:{ports[0]['containerPort']}")
+        cluster = _cluster(context, kubeconfig)
+        with cluster.listening("port-forward", "--address=127.0.0.1", *inside) as (local, lines):
+            _say(f"http://127.0.0.1:{local}/v1 -> {namespace}/{name}  (Ctrl-C ends it)")
+            last = [line for line in lines if not line.startswith(("Handling", "Forwarding"))]
+        raise ClusterError(f"{' '.join(last).strip()}. To fix: forward again, when a pod is ready")
 
 
 @app.command()
 def watch(
+    overlay: Overlay,
     duration: Annotated[float, typer.Option(help="Seconds.", min=0)] = 600,
     every: Annotated[float, typer.Option(help="Seconds.", min=0.1)] = 5,
     output: Annotated[Path | None, typer.Option(help="Also write the timeline here, as CSV.")] = None,
-    namespace: Namespace = "specbook", name: Name = SERVER, context: Context = None,
-    kubeconfig: Kubeconfig = None,
+    context: Context = None, kubeconfig: Kubeconfig = None,
 ) -> None:  # fmt: skip
-    """Watch scaling as a timeline: pods wanted and serving, and the metrics behind it."""
+    """Watch an overlay's scaling as a timeline: pods wanted and serving, and the metrics behind it."""
     from specbook.deploy import watch as watching
 
-    with one_clear_message("no longer watching."), _cluster(context, kubeconfig) as cluster:
-        rows = []
-        for sample in watching.timeline(cluster, namespace, name, duration, every):
-            _say(watching.line(sample))
-            rows.append(watching.row(sample))
-            if output:
-                watching.write(output, rows)
+    with one_clear_message("no longer watching."):
+        namespace, served = _served(overlay)
+        with _cluster(context, kubeconfig).proxy() as client:
+            rows = []
+            for sample in watching.timeline(client, namespace, served["metadata"]["name"], duration, every):
+                _say(watching.line(sample))
+                rows.append(watching.row(sample))
+                if output:
+                    watching.write(output, rows)
 
 
 @app.command()
 def rollback(
-    to_revision: Annotated[int | None, typer.Option(help="Default: the one before.", min=1)] = None,
-    namespace: Namespace = "specbook", name: Name = SERVER, context: Context = None,
-    kubeconfig: Kubeconfig = None, yes: Yes = False, timeout: Timeout = 1800,
+    overlay: Overlay,
+    to_revision: Annotated[int, typer.Option(help="Default: the one before.", min=0)] = 0,
+    context: Context = None, kubeconfig: Kubeconfig = None, yes: Yes = False, timeout: Timeout = 1800,
 ) -> None:  # fmt: skip
-    """Go back to an earlier pod template, and wait for it. Mend the overlay too: applying it goes forward."""
-    from specbook.deploy import wait as waiting
+    """Go back to an earlier pod template, and wait for it. Fix the overlay too: applying it goes forward."""
+    from specbook.deploy.wait import rollout, until_done
 
-    with one_clear_message(), _cluster(context, kubeconfig) as cluster:
-        chosen = waiting.earlier(cluster, namespace, name, to_revision)
-        image = chosen["spec"]["template"]["spec"]["containers"][0]["image"]
-        _confirm(
-            cluster, f"roll {namespace}/{name} back to revision {waiting.revision(chosen)} ({image})", yes
-        )
-        waiting.roll_back(cluster, namespace, name, chosen)
-        waiting.wait(cluster, namespace, name, timeout, _say)
+    with one_clear_message():
+        namespace, served = _served(overlay)
+        name, cluster = served["metadata"]["name"], _cluster(context, kubeconfig)
+        undo = ("rollout", "undo", f"deployment/{name}", f"--namespace={namespace}")
+        undo = (*undo, f"--to-revision={to_revision}")
+        images = re.findall(r"Image:\s*(\S+)", cluster.run(*undo, "--dry-run=client"))
+        where = f"revision {to_revision}" if to_revision else "the revision before"
+        _confirm(f"roll {namespace}/{name} back to {where} ({', '.join(dict.fromkeys(images))})", yes)
+        _say(cluster.run(*undo).strip())
+        until_done(lambda: rollout(cluster, served), timeout, _say)
 
 
 @app.command()
@@ -214,8 +216,8 @@ def delete(
     """Delete an overlay's objects; the namespace and the model cache stay unless --everything is given."""
     from specbook.deploy import apply as applying
 
-    with one_clear_message(), _cluster(context, kubeconfig) as cluster:
+    with one_clear_message():
         manifests = _objects(overlay)
-        number = len(list(applying.deletable(manifests, everything)))
-        _confirm(cluster, f"delete {number} objects of {overlay}", yes)
+        cluster = _cluster(context, kubeconfig)
+        _confirm(f"delete {len(list(applying.deletable(manifests, everything)))} objects of {overlay}", yes)
         applying.delete(cluster, manifests, _say, everything)

@@ -1,4 +1,4 @@
-"""Why a pod does not serve: the reason Kubernetes gives, and what mends it."""
+"""Why a pod does not serve: the reason Kubernetes gives, and the fix."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,13 +8,15 @@ from specbook.deploy.render import Manifest
 HOPELESS = {
     "ImagePullBackOff": "build and push the image, or hand it to the cluster (`kind load docker-image`); the "
     "kubelet tries again by itself",
-    "InvalidImageName": "mend `images` in the kustomization",
+    "InvalidImageName": "correct `images` in the kustomization",
     "ErrImageNeverPull": "the node does not hold the image: `kind load docker-image`, or another pull policy",
     "CreateContainerConfigError": "create the Secret or ConfigMap it names (deploy/base/secret.example.yaml)",
-    "CreateContainerError": "mend the container as the message says",
+    "CreateContainerError": "change the container as the message says",
     "CrashLoopBackOff": "read its log: kubectl logs --previous",
 }
-"""Reasons that waiting does not heal, and their mend."""
+"""Reasons that waiting does not heal, and their fix."""
+REVISION = "deployment.kubernetes.io/revision"
+HASH = "pod-template-hash"
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,8 @@ class Trouble:
     """Waiting will not heal it."""
 
     def __str__(self) -> str:
-        mend = f". {HOPELESS[self.reason]}" if self.reason in HOPELESS else ""
-        return f"{self.pod}: {self.reason}: {self.message}{mend}"
+        fix = f". To fix: {HOPELESS[self.reason]}" if self.reason in HOPELESS else ""
+        return f"{self.pod}: {self.reason}: {self.message}{fix}"
 
 
 def troubles(pods: list[Manifest]) -> list[Trouble]:
@@ -59,15 +61,23 @@ def _last_words(container: Manifest) -> str:
     return f"{why}: {said[-1]}" if said else why
 
 
-def refused(deployment: Manifest) -> str | None:
-    """Why pods cannot even be created: a quota, an admission rule; None when they can."""
-    for condition in deployment.get("status", {}).get("conditions") or []:
+def newest(objects: list[Manifest]) -> tuple[Manifest, list[Manifest]]:
+    """The newest ReplicaSet ({} for none) and its pods, among all that a Deployment's labels pick."""
+
+    def revision(replica_set: Manifest) -> int:
+        return int(replica_set["metadata"].get("annotations", {}).get(REVISION, 0))
+
+    last = max((each for each in objects if each["kind"] == "ReplicaSet"), key=revision, default={})
+    digest = last.get("metadata", {}).get("labels", {}).get(HASH)
+    pods = (each for each in objects if each["kind"] == "Pod")
+    return last, [pod for pod in pods if digest and pod["metadata"]["labels"].get(HASH) == digest]
+
+
+def refused(replica_set: Manifest) -> str:
+    """Why pods cannot even be created: a quota, an admission rule; empty when they can."""
+    for condition in replica_set.get("status", {}).get("conditions") or []:
         if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
             said = condition.get("message", "")
-            mend = (
-                "raise the quota, or ask for less"
-                if "exceeded quota" in said
-                else "mend it as the message says"
-            )
-            return f"pods cannot be created: {said}. Mend: {mend}"
-    return None
+            fix = "raise the quota, or ask for less" if "exceeded quota" in said else "do as the message says"
+            return f"Pods cannot be created: {said}. To fix: {fix}"
+    return ""

@@ -78,3 +78,19 @@ def server(manifests: list[Manifest]) -> PodTemplate | None:
     """The pod that serves; None where nothing does."""
     serving = {"app.kubernetes.io/name": "specbook", "app.kubernetes.io/component": "server"}
     return next((pod for pod in pod_templates(manifests) if selects(serving, pod.labels)), None)
+
+
+def deployment(manifests: list[Manifest]) -> Manifest:
+    """The Deployment that serves; else the first there is.
+
+    Raises:
+        ConfigError: if there is none.
+    """
+    serving = server(manifests)
+    candidates = [*([serving.owner] if serving else []), *find(manifests, "Deployment")]
+    found = next((each for each in candidates if each["kind"] == "Deployment"), None)
+    if found is None:
+        raise ConfigError(
+            "the overlay has no Deployment, and nothing else is waited for, watched or rolled back"
+        )
+    return found

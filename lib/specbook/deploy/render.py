@@ -1,5 +1,7 @@
 """Overlay -> objects, by `kubectl kustomize`."""
 
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -29,7 +31,7 @@ def overlay(name: str) -> Path:
     """
     known = sorted(path.name for path in overlays_dir().glob("*/") if (path / "kustomization.yaml").is_file())
     folder = overlays_dir() / name if name in known else Path(name)
-    if not (folder / "kustomization.yaml").is_file():
+    if not os.path.isfile(folder / "kustomization.yaml"):  # False where the name is too long for a file
         raise ConfigError(f"no overlay {name!r}{near(name, known)}")
     return folder
 
@@ -58,9 +60,9 @@ def render(folder: Path) -> list[Manifest]:
     )
     if done.returncode != 0:
         said = done.stderr.strip().removeprefix("error: ")
-        old = "Component" in said or "components" in said
-        mend = ". Components need kubectl 1.21 or later: `make setup` installs one" if old else ""
-        raise ConfigError(f"kustomize refuses {folder}: {said}{mend}")
+        old = re.search(r"omponent|panic|unknown field|unsupported type", said)
+        fix = ". To fix: `make setup` installs kubectl; overlays need 1.31, overlays/cpu 1.21" if old else ""
+        raise ConfigError(f"kustomize refuses {folder}: {said.splitlines()[0]}{fix}")
     return [document for document in yaml.safe_load_all(done.stdout) if document]
 
 

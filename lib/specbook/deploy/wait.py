@@ -1,188 +1,103 @@
-"""Wait for a rollout: progress while it goes, the reason when it does not; and go back a revision."""
+"""Wait for Jobs that fetch weights, then for rollouts; when one cannot end, say which pod and why."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from specbook.deploy.apply import MANAGER
-from specbook.deploy.cluster import Cluster, explained
-from specbook.deploy.diagnose import Trouble, refused, troubles
+from specbook.deploy.diagnose import Trouble, newest, refused, troubles
+from specbook.deploy.kubectl import Kubectl, KubectlError
+from specbook.deploy.objects import find
 from specbook.deploy.render import Manifest
 from specbook.errors import ClusterError
 
 POLL_S = 2.0
-REVISION = "deployment.kubernetes.io/revision"
-HASH = "pod-template-hash"
 Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Rollout:
-    """Where a Deployment stands."""
+class Look:
+    """One look at a Deployment or a Job."""
 
-    wanted: int
-    updated: int
-    available: int
-    total: int
-    observed: bool
-    """Whether the controller has seen the newest generation."""
-    stuck: bool
-    """Past its progress deadline."""
-
-    @property
-    def done(self) -> bool:
-        """All pods are new and serve, and no old one is left."""
-        return self.observed and self.updated == self.wanted == self.available == self.total
-
-    def __str__(self) -> str:
-        old = f", {self.total - self.updated} old to go" if self.total > self.updated else ""
-        return f"{self.updated} of {self.wanted} pods are new, {self.available} serve{old}"
+    state: str
+    pods: list[Trouble]
+    done: bool = False
+    failed: str = ""
+    """Why it will never be done; empty while it may."""
 
 
-def rollout(deployment: Manifest) -> Rollout:
-    """A Deployment's status, read."""
-    status = deployment.get("status", {})
-    conditions = {c["type"]: c for c in status.get("conditions") or []}
-    return Rollout(
-        wanted=deployment["spec"].get("replicas", 1),
-        updated=status.get("updatedReplicas") or 0,
-        available=status.get("availableReplicas") or 0,
-        total=status.get("replicas") or 0,
-        observed=(status.get("observedGeneration") or 0) >= deployment["metadata"].get("generation", 0),
-        stuck=conditions.get("Progressing", {}).get("reason") == "ProgressDeadlineExceeded",
+def rollout(cluster: Kubectl, deployment: Manifest) -> Look:
+    """Where a rollout stands, as `kubectl rollout status` says it, with its newest pods' troubles."""
+    metadata = deployment["metadata"]
+    inside = f"--namespace={metadata['namespace']}"
+    labels = ",".join(
+        f"{key}={value}" for key, value in deployment["spec"]["selector"]["matchLabels"].items()
     )
+    failed = ""
+    try:
+        state = cluster.run("rollout", "status", f"deployment/{metadata['name']}", inside, "--watch=false")
+    except KubectlError as error:
+        if "progress deadline" not in error.said:
+            raise
+        state = failed = "the rollout is past its progress deadline"
+    replica_set, pods = newest(cluster.get("replicasets,pods", inside, f"--selector={labels}")["items"])
+    failed = refused(replica_set) or failed
+    return Look(state.strip(), troubles(pods), "successfully rolled out" in state, failed)
 
 
-def wait(
-    cluster: Cluster, namespace: str, name: str, timeout_s: float, report: Report, poll_s: float = POLL_S
-) -> Rollout:
-    """Follow a rollout to its end; progress is reported when it changes.
+def job(cluster: Kubectl, manifest: Manifest) -> Look:
+    """Where a Job stands, with its pods' troubles."""
+    name, inside = manifest["metadata"]["name"], f"--namespace={manifest['metadata']['namespace']}"
+    conditions = cluster.get("job", name, inside).get("status", {}).get("conditions") or []
+    held = {c["type"]: c.get("message") or c["type"] for c in conditions if c["status"] == "True"}
+    pods = cluster.get("pods", inside, f"--selector=job-name={name}")["items"]
+    failed = f"{held['Failed']}. Read its log: kubectl {inside} logs job/{name}" if "Failed" in held else ""
+    state = "complete" if "Complete" in held else "not complete"
+    return Look(f"Job {name}: {state}", troubles(pods), "Complete" in held, failed)
+
+
+def until_done(look: Callable[[], Look], timeout_s: float, report: Report) -> None:
+    """Look until it is done; what changes is reported once.
 
     Raises:
-        ClusterError: if it is stuck, hopeless or late; names pod and mend. The rollout itself goes on.
+        ClusterError: if it fails, cannot end, or is late; names the pod and the fix. It goes on all the same.
     """
     deadline, said = time.monotonic() + timeout_s, set[str]()
     while True:
-        deployment = read(cluster, namespace, name)
-        now = rollout(deployment)
-        found = troubles(_new_pods(cluster, deployment))
-        for line in [str(now), *map(str, found)]:
+        now = look()
+        for line in [now.state, *map(str, now.pods)]:
             if line not in said:
                 said.add(line)
                 report(line)
         if now.done:
-            return now
-        _give_up(now, found, refused(deployment), late=time.monotonic() > deadline, timeout_s=timeout_s)
-        time.sleep(poll_s)
-
-
-def _give_up(now: Rollout, found: list[Trouble], why_none: str | None, late: bool, timeout_s: float) -> None:
-    if why_none:
-        raise ClusterError(why_none)
-    hopeless = [trouble for trouble in found if trouble.hopeless]
-    if hopeless or now.stuck or late:
-        state = "past its progress deadline" if now.stuck else f"not done after {timeout_s:g} s"
-        reasons = "; ".join(map(str, hopeless or found)) or "no pod says why: they may still be loading"
-        raise ClusterError(f"the rollout {'cannot end' if hopeless else 'is ' + state} ({now}): {reasons}")
-
-
-def wait_for_job(
-    cluster: Cluster, job: Manifest, timeout_s: float, report: Report, poll_s: float = POLL_S
-) -> None:
-    """Follow a Job until it is complete.
-
-    Raises:
-        ClusterError: if it fails, cannot run, or is late.
-    """
-    namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
-    deadline, said = time.monotonic() + timeout_s, set[str]()
-    while True:
-        found = cluster.get("batch/v1", "Job", namespace, name) or {}
-        conditions = {c["type"]: c for c in found.get("status", {}).get("conditions") or []}
-        if conditions.get("Complete", {}).get("status") == "True":
-            report(f"{name}: complete")
             return
-        pods = troubles(cluster.list("v1", "Pod", namespace, {"batch.kubernetes.io/job-name": name}))
-        for line in map(str, pods):
-            if line not in said:
-                said.add(line)
-                report(line)
-        failed = conditions.get("Failed", {})
-        if failed.get("status") == "True" or time.monotonic() > deadline:
-            why = failed.get("message") or f"not complete after {timeout_s:g} s"
-            raise ClusterError(f"the Job {name}: {why}. Read its log: kubectl -n {namespace} logs job/{name}")
-        time.sleep(poll_s)
+        hopeless = [str(pod) for pod in now.pods if pod.hopeless]
+        late = f"not done after {timeout_s:g} s" if time.monotonic() > deadline else ""
+        if why := now.failed or late or (hopeless and "it cannot end"):
+            pods = hopeless or list(map(str, now.pods)) or ["no pod says why: it may still be loading"]
+            raise ClusterError(f"{now.state} {why}: {'; '.join(pods)}")
+        time.sleep(POLL_S)
 
 
-def read(cluster: Cluster, namespace: str, name: str) -> Manifest:
-    """The Deployment.
+def for_jobs(cluster: Kubectl, timeout_s: float, report: Report) -> Callable[[Manifest], None]:
+    """For `apply(after=...)`: waits for each Job that was applied.
+
+    Pods that start before their weights are there would only run into their deadline.
+    """
+
+    def after(manifest: Manifest) -> None:
+        if manifest["kind"] == "Job" and not manifest["spec"].get("suspend"):
+            until_done(lambda: job(cluster, manifest), timeout_s, report)
+
+    return after
+
+
+def for_rollouts(cluster: Kubectl, manifests: list[Manifest], timeout_s: float, report: Report) -> None:
+    """Follow the rollout of every Deployment among the manifests, one after the other.
 
     Raises:
-        ClusterError: if there is none.
+        ClusterError: at the first that cannot end, or when the time is over.
     """
-    found = cluster.get("apps/v1", "Deployment", namespace, name)
-    if found is None:
-        raise ClusterError(f"no Deployment {namespace}/{name} on {cluster.context!r}: apply an overlay first")
-    return found
-
-
-def _replica_sets(cluster: Cluster, deployment: Manifest) -> list[Manifest]:
-    """Those of a Deployment, newest revision first."""
-    metadata = deployment["metadata"]
-    labels = deployment["spec"]["selector"]["matchLabels"]
-    found = cluster.list("apps/v1", "ReplicaSet", metadata["namespace"], labels)
-    own = [
-        replica_set
-        for replica_set in found
-        if any(
-            o.get("uid") == metadata.get("uid") for o in replica_set["metadata"].get("ownerReferences", [])
-        )
-    ]
-    return sorted(own, key=revision, reverse=True)
-
-
-def revision(replica_set: Manifest) -> int:
-    """Its number among a Deployment's templates."""
-    return int(replica_set["metadata"].get("annotations", {}).get(REVISION, 0))
-
-
-def _new_pods(cluster: Cluster, deployment: Manifest) -> list[Manifest]:
-    sets = _replica_sets(cluster, deployment)
-    if not sets:
-        return []
-    labels = deployment["spec"]["selector"]["matchLabels"] | {HASH: sets[0]["metadata"]["labels"][HASH]}
-    return cluster.list("v1", "Pod", deployment["metadata"]["namespace"], labels)
-
-
-def earlier(cluster: Cluster, namespace: str, name: str, to: int | None = None) -> Manifest:
-    """The ReplicaSet to go back to: the one before the newest, or the one of revision `to`.
-
-    Raises:
-        ClusterError: if there is none.
-    """
-    sets = _replica_sets(cluster, read(cluster, namespace, name))
-    chosen = [s for s in sets[1:] if to is None or revision(s) == to]
-    if not chosen:
-        kept = ", ".join(str(revision(s)) for s in sets[1:]) or "none"
-        wanted = f"revision {to}" if to is not None else "an earlier revision"
-        raise ClusterError(f"{namespace}/{name} has not kept {wanted} (kept: {kept})")
-    return chosen[0]
-
-
-def roll_back(cluster: Cluster, namespace: str, name: str, chosen: Manifest) -> None:
-    """Give the Deployment the pod template of an earlier ReplicaSet; replicas stay as they are.
-
-    Raises:
-        ClusterError: if the server refuses; it is asked without effect first.
-    """
-    template = {**chosen["spec"]["template"]}
-    metadata = {**template.get("metadata", {})}
-    metadata["labels"] = {key: value for key, value in metadata["labels"].items() if key != HASH}
-    patch = [{"op": "replace", "path": "/spec/template", "value": {**template, "metadata": metadata}}]
-    resource = cluster.resource("apps/v1", "Deployment")
-    with explained(f"roll {namespace}/{name} back"):
-        for dry_run in ("All", None):
-            resource.patch(
-                body=patch, name=name, namespace=namespace, content_type="application/json-patch+json",
-                field_manager=MANAGER, dry_run=dry_run,
-            )  # fmt: skip
+    deadline = time.monotonic() + timeout_s
+    for deployment in find(manifests, "Deployment"):
+        left_s = max(1.0, deadline - time.monotonic())
+        until_done(lambda deployment=deployment: rollout(cluster, deployment), left_s, report)

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from kubernetes.utils.quantity import parse_quantity
+import httpx
 
-from specbook.deploy.cluster import Cluster
+from specbook.deploy.explain import explain
+from specbook.deploy.quantity import number
 from specbook.deploy.render import Manifest
-from specbook.deploy.wait import read, rollout
-from specbook.errors import ConfigError
+from specbook.errors import ClusterError, ConfigError
 
 
 @dataclass(frozen=True)
@@ -32,16 +32,40 @@ class Sample:
     """Its metrics as it reads them; None where it reads none."""
 
 
-def sample(cluster: Cluster, namespace: str, name: str, at_s: float) -> Sample:
+def read(client: httpx.Client, path: str) -> Manifest | None:
+    """One object of the API; None when there is none.
+
+    Raises:
+        ClusterError: if the server refuses, or does not answer.
+    """
+    try:
+        answer = client.get(path)
+        if answer.status_code == 404:
+            return None
+        found = answer.json()
+    except (httpx.HTTPError, ValueError) as error:
+        raise ClusterError(f"cannot read {path}: no answer of the API server") from error
+    if answer.is_error:
+        raise ClusterError(explain(found.get("message", answer.reason_phrase), list))
+    return found
+
+
+def sample(client: httpx.Client, namespace: str, name: str, at_s: float) -> Sample:
     """Look once.
 
     Raises:
         ClusterError: if there is no such Deployment.
     """
-    now = rollout(read(cluster, namespace, name))
-    scaler = cluster.get("autoscaling/v2", "HorizontalPodAutoscaler", namespace, name)
+    deployment = read(client, f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}")
+    if deployment is None:
+        raise ClusterError(f"no Deployment {namespace}/{name}. To fix: apply the overlay first")
+    path = f"namespaces/{namespace}/horizontalpodautoscalers/{name}"
+    versions = (read(client, f"/apis/autoscaling/{version}/{path}") for version in ("v2", "v2beta2"))
+    scaler = next(filter(None, versions), None)
+    status, wanted = deployment.get("status", {}), deployment["spec"].get("replicas", 1)
+    total, available = status.get("replicas", 0), status.get("availableReplicas", 0)
     desired = scaler.get("status", {}).get("desiredReplicas") if scaler else None
-    return Sample(at_s, now.wanted, now.total, now.available, desired, metrics(scaler) if scaler else {})
+    return Sample(at_s, wanted, total, available, desired, metrics(scaler) if scaler else {})
 
 
 def metrics(scaler: Manifest) -> dict[str, float | None]:
@@ -52,23 +76,18 @@ def metrics(scaler: Manifest) -> dict[str, float | None]:
         if metric.get("type") == "External"
     }
     names = [m["external"]["metric"]["name"] for m in scaler["spec"].get("metrics", []) if "external" in m]
-    return {name: quantity(read_now.get(name)) for name in names}
-
-
-def quantity(text: str | None) -> float | None:
-    """A Kubernetes quantity as a number: `1500m` is 1.5, `2k` is 2000; None stays None."""
-    return None if text is None else float(parse_quantity(text))
+    return {name: number(read_now[name]) if read_now.get(name) else None for name in names}
 
 
 def timeline(
-    cluster: Cluster, namespace: str, name: str, duration_s: float, every_s: float
+    client: httpx.Client, namespace: str, name: str, duration_s: float, every_s: float
 ) -> Iterator[Sample]:
     """Look now, and again every `every_s` until the time is over."""
     start = time.monotonic()
-    yield sample(cluster, namespace, name, 0.0)
+    yield sample(client, namespace, name, 0.0)
     while time.monotonic() - start + every_s <= duration_s:
         time.sleep(every_s)
-        yield sample(cluster, namespace, name, time.monotonic() - start)
+        yield sample(client, namespace, name, time.monotonic() - start)
 
 
 def row(one: Sample) -> dict[str, object]:
