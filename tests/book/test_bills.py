@@ -47,6 +47,7 @@ def good(speculating: float, spread: float = 0.0) -> pd.DataFrame:
         rows.append(
             {"slo": "strict", "kind": kind, "arm": f"{label} (eager)", "label": label, "load": "batch 8",
              "concurrency": 8, "output": estimate(rate), "speed": rate, "by_round": pd.Series(speeds, rounds),
+             "by_prompt": pd.Series(0.0, pd.MultiIndex.from_product([["json"], range(12)])),
              "by_use": cost.interval(estimate(rate), 0.1),
              "by_reservation": cost.interval(estimate(rate), 0.1, 0.5),
              "ttft_p99_s": 0.05, "tpot_p99_s": 0.01, "enough": True}
@@ -62,7 +63,7 @@ def test_the_answer_says_which_is_cheaper_and_whether_that_is_sure(speculating, 
     text = bills.answer(good(speculating, spread), PLAN)
     assert said in text
     assert "p99 TTFT within 100 ms and p99 TPOT within 20 ms" in text
-    assert "n=5 restarts" in text
+    assert "n=5 restarts × 12 prompts" in text
 
 
 def test_a_p99_from_few_prompts_is_marked():

@@ -32,7 +32,8 @@ def test_the_fastest_arm_on_another_machine_is_told_with_that_machines_numbers(f
     assert {run.hardware.id for run in found} == {"cpu-other-4c"}  # it has the two restarts more
     told = mixture.again(page, found)
     assert re.search(
-        r"At batch 1 P-EAGLE K=8 brings \d\.\d\d× \[.*n=\d restarts on json, over \d+ tokens/s", told
+        r"At batch 1 P-EAGLE K=8 brings \d\.\d\d× \[.*n=\d restarts × \d+ prompts on json, over \d+ tokens/s",
+        told,
     )
     assert "The same as without speculation: " in told
     assert campaign.kept(mixture.AGAIN, "h100") == []

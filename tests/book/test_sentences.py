@@ -54,8 +54,23 @@ def test_of_several_methods_each_number_bears_the_name_of_its_own():
     )
     told = sentences.speculation(pd.concat([good, bad], ignore_index=True))
     assert "Where it helps most, EAGLE-3 K=5 runs at **2.50×**" in told
-    assert "where it hurts most even at its best K, ngram K=4 at **0.50×**" in told
-    assert "the median of the kinds of traffic is 1.50× at batch 1; it is faster in 1 of 2" in told
+    assert "where it hurts most at the one K measured, ngram K=4 at **0.50×**" in told
+    assert "picked afterwards, the median of the kinds of traffic is 1.50× at batch 1; it is faster" in told
+
+
+def test_a_best_k_is_claimed_where_k_was_swept():
+    assert "**Answer.** At its best K, EAGLE-3" in sentences.speculation(table(runs(WINS)))
+    assert "**Answer.** At the one K measured, EAGLE-3" in sentences.speculation(
+        table(runs({0: 100.0, 5: 90.0}))
+    )
+
+
+def test_one_setting_for_all_stands_beside_a_method_each():
+    found = runs(WINS)
+    two = pd.concat([table(found), table(found).assign(method="ngram", label="ngram K=4")], ignore_index=True)
+    said = sentences.speculation(two, speedup.best_over_domains(found))
+    assert "One setting for all traffic gives 1.50× [1.50, 1.50] at batch 1 (EAGLE-3 K=1)" in said
+    assert "One setting" not in sentences.speculation(two)
 
 
 def test_where_the_smallest_k_is_best_the_advice_is_the_smallest_k():

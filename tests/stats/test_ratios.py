@@ -72,7 +72,7 @@ def test_noise_with_one_tail_only_costs_coverage_in_either():
 
 def test_the_method_page_states_these_bounds():
     page = (paths.root() / "book" / "method.md").read_text(encoding="utf-8")
-    section = page.split("## The interval of a speed-up")[1].split("\n## ")[0]
+    section = page.split("## The interval of a speed-up")[1].split("\n### ")[0]
     said = [float(number) / 100 for number in re.findall(r"(\d+) %", section)]
     assert said == [0.95, COVERS, NEVER_MORE, SKEWED]
 

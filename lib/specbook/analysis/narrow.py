@@ -5,12 +5,14 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from specbook.analysis import acceptance, speedup, summaries
+from specbook.analysis import acceptance, paired, speedup, summaries
+from specbook.analysis.paired import Answered, Paired
+from specbook.analysis.summaries import Speed
 from specbook.records.run import RunRecord
-from specbook.stats import ratios
 from specbook.stats.estimate import Estimate
 
 COLUMNS = ("load", "target", "tokens_per_s", "against", "speedup", "length")
+SPEED: Speed = "output_tokens_per_s"
 
 
 def table(runs: Iterable[RunRecord]) -> pd.DataFrame:
@@ -24,6 +26,7 @@ def table(runs: Iterable[RunRecord]) -> pd.DataFrame:
     speeds, gains, lengths = summaries.throughput(runs), speedup.speedups(runs), acceptance.by_domain(runs)
     first = runs[0].point.target.name
     base, rows = speeds[speeds["method"] == "baseline"], []
+    answered = paired.answered(runs, SPEED)
     for (load, target), cell in base.groupby(["load", "target"], sort=False):
         mine = gains[(gains["load"] == load) & (gains["target"] == target) & (gains["method"] != "baseline")]
         drafted = lengths[(lengths["load"] == load) & (lengths["target"] == target)]
@@ -31,18 +34,18 @@ def table(runs: Iterable[RunRecord]) -> pd.DataFrame:
         rows.append(
             {"load": load, "target": target,
              "tokens_per_s": float(np.exp(np.log(cell["output_tokens_per_s"]).mean())),
-             "against": None if target == first else _against(cell, other),
-             "speedup": speedup.over_restarts(mine)[0] if len(mine) else None,
+             "against": None if target == first else _against(cell, other, answered),
+             "speedup": speedup.over_domains(mine) if len(mine) else None,
              "length": acceptance.macro(list(drafted["length"])) if len(drafted) else None}
         )  # fmt: skip
     return summaries.frame(rows, COLUMNS)
 
 
-def _against(cell: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
-    """Speed over the other's, both measured in one round, with an interval over restarts."""
-    keys = ["domain", "restart", "round"]
-    both = cell.merge(other, on=keys, suffixes=("", "_other"))
-    if both.empty:
-        return None
-    logs = np.log(both["output_tokens_per_s"] / both["output_tokens_per_s_other"])
-    return ratios.geometric_mean_ci(np.exp(logs.groupby(both["restart"]).mean()))
+def _against(cell: pd.DataFrame, other: pd.DataFrame, answered: Answered) -> Estimate | None:
+    """Speed over the other's, both measured in one round, the geometric mean of the domains."""
+    parts = [
+        speedup.ratio(both, SPEED, answered)
+        for domain, own in cell.groupby("domain", sort=False)
+        if len(both := speedup.pairs(own, other[other["domain"] == domain], SPEED))
+    ]
+    return Paired.mean(parts).estimate() if parts else None

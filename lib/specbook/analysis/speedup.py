@@ -1,4 +1,4 @@
-"""Arm against baseline: speed-ups paired by restart, each method's best K, and the change of the tail.
+"""Arm against baseline: speed-ups paired by restart, and each method's best K.
 
 Arms are compared only within `summaries.CELL`, never across machines, precisions, loads or prompts.
 """
@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from specbook.analysis import summaries
+from specbook.analysis import paired, summaries
+from specbook.analysis.paired import Answered, Paired
 from specbook.analysis.summaries import CELL, NAMES, Speed
 from specbook.errors import RecordError
 from specbook.records.run import RunRecord
@@ -19,10 +20,8 @@ from specbook.stats.estimate import Estimate
 COLUMNS = (
     *CELL, "arm", "method", "label", "num_speculative_tokens", "baseline", "baseline_execution",
     "baseline_tokens_per_s", "tokens_per_s", "speedup", "low", "high", "n", "ci_method", "estimate",
-    "by_restart", "records",
+    "paired", "records",
 )  # fmt: skip
-
-
 PAST_TRAINING = ("load", "method", "depth", "num_speculative_tokens", "estimate")
 
 
@@ -38,7 +37,7 @@ def speedups(
 ) -> pd.DataFrame:
     """Each arm's speed over the baseline's, paired by round, in every cell.
 
-    Several rounds of one restart are one value: n counts restarts.
+    Several rounds of one restart are one value: n counts restarts. The interval covers prompts, too.
 
     Args:
         runs: records; failed ones are left out.
@@ -48,25 +47,26 @@ def speedups(
     Returns:
         Columns: CELL, arm, method, label, num_speculative_tokens, baseline (which arm it was),
             baseline_execution, baseline_tokens_per_s and tokens_per_s (geometric means over the same rounds),
-            speedup, low, high, n, ci_method, `estimate` (the `Estimate`), by_restart (the ratios), and
+            speedup, low, high, n, ci_method, `estimate` (the `Estimate`), paired (the `Paired`), and
             records (their ids, the arm's first). Cells without the baseline, and arms that share no round
             with it, have no row.
 
     Raises:
         RecordError: if two drafts bear one label, so that an arm has a round twice.
     """
-    table, rows = summaries.throughput(runs), []
+    runs = list(runs)
+    table, answered, rows = summaries.throughput(runs), paired.answered(runs, speed), []
     for key, cell in table.groupby(CELL, sort=False) if len(table) else ():
         _refuse_twins(cell)
         base = best_baseline(cell, speed) if baseline == "best" else baseline
         reference = cell[cell["arm"] == base]
-        paired = pairs(cell[cell["arm"] != base], reference, speed)
-        for arm, own in paired.groupby("arm", sort=False):
+        both = pairs(cell[cell["arm"] != base], reference, speed)
+        for arm, own in both.groupby("arm", sort=False):
             names = {name: own[name].iloc[0] for name in ("method", "label", "num_speculative_tokens")}
             under = {"baseline": base, "baseline_execution": reference["execution"].iloc[0]}
             head = {**dict(zip(CELL, key, strict=True)), "arm": arm, **names, **under}
             head["records"] = (*own["run_id"], *own["run_id_base"])
-            rows.append(head | _ratio(own, speed))
+            rows.append(head | _columns(own, speed, answered))
     return summaries.frame(rows, COLUMNS)
 
 
@@ -89,16 +89,26 @@ def _refuse_twins(cell: pd.DataFrame) -> None:
         )
 
 
-def _ratio(own: pd.DataFrame, speed: Speed) -> dict[str, Any]:
-    """Of both speeds per restart: geometric means over the rounds that both were measured in."""
-    rounds = np.log(own[[speed, f"{speed}_base"]]).groupby(own["restart"])
-    arm, base = (restarts for _, restarts in np.exp(rounds.mean()).items())
-    found = ratios.ratio_ci(arm, base)
+def ratio(own: pd.DataFrame, speed: Speed, answered: Answered) -> Paired:
+    """Of one arm's `pairs`: both speeds per restart are geometric means over the rounds that both have."""
+    arm, base = (_by_restart(own[column], own["restart"]) for column in (speed, f"{speed}_base"))
+    windows = ([answered[run_id] for run_id in own[column]] for column in ("run_id", "run_id_base"))
+    return Paired(arm / base, paired.by_prompt(*windows))
+
+
+def _by_restart(speeds: pd.Series, restarts: pd.Series) -> pd.Series:
+    return np.exp(np.log(speeds.astype(float)).groupby(restarts).mean())
+
+
+def _columns(own: pd.DataFrame, speed: Speed, answered: Answered) -> dict[str, Any]:
+    arm, base = (_by_restart(own[column], own["restart"]) for column in (speed, f"{speed}_base"))
+    both = ratio(own, speed, answered)
+    found = both.estimate()
     return {
         "baseline_tokens_per_s": ratios.geometric_mean_ci(base).value,
         "tokens_per_s": ratios.geometric_mean_ci(arm).value,
         "speedup": found.value, "low": found.low, "high": found.high, "n": found.n, "ci_method": found.method,
-        "estimate": found, "by_restart": arm / base,
+        "estimate": found, "paired": both,
     }  # fmt: skip
 
 
@@ -106,9 +116,9 @@ def best_k(runs: Iterable[RunRecord], by: tuple[str, ...] = ("load",), **how: An
     """Each method at its own best K, per load (add "domain" to `by` for one per domain).
 
     The rows of `speedups(runs, **how)` whose arm has the highest geometric mean speed-up over its group,
-    and that mean as `group_speedup`. Domains count once each (macro); only arms measured in as many cells
-    as the fullest one compete. The interval is that of one arm: it does not know that this arm was picked,
-    so close K are a tie.
+    that mean as `group_speedup`, and from how many arms it was picked as `arms`. Domains count once each
+    (macro); only arms measured in as many cells as the fullest one compete. The interval is that of one arm:
+    it does not know that this arm was picked, so close K are a tie.
 
     Raises:
         RecordError: if records of two plans are mixed; see `across_domains`.
@@ -119,9 +129,10 @@ def best_k(runs: Iterable[RunRecord], by: tuple[str, ...] = ("load",), **how: An
     table = table[table["method"] != "baseline"]
     group = [*(name for name in NAMES if name not in ("load", "domain")), *by, "method"]
     means = _macro(table, [*group, "arm"]).rename(columns={"speedup": "group_speedup"})
-    means = means[means["cells"] == means.groupby(group)["cells"].transform("max")]
+    means = means[means["cells"] == means.groupby(group)["cells"].transform("max")].copy()
+    means["arms"] = means.groupby(group)["arm"].transform("size")
     best = means.loc[means.groupby(group, sort=False)["group_speedup"].idxmax()]
-    return table.merge(best[[*group, "arm", "group_speedup"]], on=[*group, "arm"])
+    return table.merge(best[[*group, "arm", "group_speedup", "arms"]], on=[*group, "arm"])
 
 
 def fastest(best: pd.DataFrame) -> pd.DataFrame:
@@ -160,7 +171,8 @@ def _macro(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 def best_over_domains(runs: Iterable[RunRecord]) -> pd.DataFrame:
     """One row of `across_domains` per load: the arm, baselines aside, that is fastest over the domains.
 
-    `estimate` is its mean over these domains, with an interval over restarts: the domains are held fixed.
+    `estimate` is its mean over these domains: its interval covers restarts and prompts, the domains are held
+    fixed.
     """
     table = speedups(runs)
     table = table[table["method"] != "baseline"]
@@ -170,20 +182,16 @@ def best_over_domains(runs: Iterable[RunRecord]) -> pd.DataFrame:
 
 
 def _of_arm(table: pd.DataFrame, best: Any) -> Estimate:
-    return over_restarts(table[(table["load"] == best.load) & (table["arm"] == best.arm)])[0]
+    return over_domains(table[(table["load"] == best.load) & (table["arm"] == best.arm)])
 
 
-def over_restarts(cells: pd.DataFrame) -> tuple[Estimate, pd.Series]:
-    """The geometric mean of some rows of `speedups`, one arm's, with its interval, and that of each restart.
-
-    A restart that lacks one of the cells is another mix, and left out.
-    """
-    both = pd.concat(list(cells["by_restart"]), axis=1, join="inner")
-    each = np.exp(np.log(both).mean(axis=1))
-    if both.empty:
-        value = float(np.exp(np.log(cells["speedup"].astype(float)).mean()))
-        return Estimate(value=value, low=None, high=None, n=0, unit_of_n="restarts", method="none"), each
-    return ratios.geometric_mean_ci(each), each
+def over_domains(cells: pd.DataFrame) -> Estimate:
+    """The geometric mean of some rows of `speedups`, one arm's; no interval if no restart has all."""
+    ratio = Paired.mean(list(cells["paired"]))
+    if len(ratio.by_restart):
+        return ratio.estimate()
+    value = float(np.exp(np.log(cells["speedup"].astype(float)).mean()))
+    return Estimate(value=value, low=None, high=None, n=0, unit_of_n="restarts", method="none")
 
 
 def past_training(table: pd.DataFrame, depths: Mapping[str, int]) -> pd.DataFrame:
@@ -199,13 +207,14 @@ def past_training(table: pd.DataFrame, depths: Mapping[str, int]) -> pd.DataFram
     """
     rows = []
     for (load, method), cells in table.groupby(["load", "method"], sort=False):
-        each = {k: over_restarts(own)[1] for k, own in cells.groupby("num_speculative_tokens", sort=True)}
+        by_k = cells.groupby("num_speculative_tokens", sort=True)
+        each = {k: Paired.mean(list(own["paired"])) for k, own in by_k}
         depth = depths.get(method)
         for k, speeds in each.items() if depth in each else ():
-            both = speeds.index.intersection(each[depth].index)
-            if k > depth and len(both):
+            ratio = speeds.over(each[depth])
+            if k > depth and len(ratio.by_restart):
                 rows.append(
                     {"load": load, "method": method, "depth": depth, "num_speculative_tokens": k,
-                     "estimate": ratios.ratio_ci(speeds[both], each[depth][both])}
+                     "estimate": ratio.estimate()}
                 )  # fmt: skip
     return summaries.frame(rows, PAST_TRAINING)

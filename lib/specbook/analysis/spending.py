@@ -11,12 +11,13 @@ import pandas as pd
 from scipy.stats import theilslopes
 
 from specbook import records
-from specbook.analysis import arrivals, latency, speedup, summaries
+from specbook.analysis import arrivals, latency, paired, speedup, summaries
+from specbook.analysis.paired import Answered, Paired
 from specbook.plan import prompts
 from specbook.plan.cost import CostPlan, Objective
 from specbook.records import select
 from specbook.records.run import RunRecord
-from specbook.stats import cost, percentiles, ratios
+from specbook.stats import cost, percentiles
 from specbook.stats.estimate import Estimate
 
 BASELINE = "no speculation"
@@ -28,18 +29,21 @@ def rates(runs: Iterable[RunRecord]) -> pd.DataFrame:
 
     A restart's rate is its tokens over its seconds, domain after domain, so that each domain counts with the
     requests that were sent. Columns: load, concurrency, arm, method, label, num_speculative_tokens,
-    output (`Estimate`, tokens/s), speed (its value), by_round (tokens/s by restart and round), records (their
-    ids), kind (BASELINE or SPECULATING), input_tokens_per_s, ttft_p99_s, tpot_p99_s, n (distinct prompts),
-    enough (prompts for a p99, and no late first chunks that decide it).
+    output (`Estimate`, tokens/s), speed (its value), by_round (tokens/s by restart and round), by_prompt (see
+    `Paired`), records (their ids), kind (BASELINE or SPECULATING), input_tokens_per_s, ttft_p99_s,
+    tpot_p99_s, n (distinct prompts), enough (prompts for a p99, and no late first chunks that decide it).
     """
     closed = arrivals.closed(select.current(runs))
     pooled, rows = latency.answered(closed), []
+    answered = paired.answered(closed, "output_tokens_per_s")
     names = ("concurrency", "method", "label", "num_speculative_tokens")
     for (load, arm), cell in windows(closed).groupby(["load", "arm"], sort=False):
         asked = pooled[(pooled["load"] == load) & (pooled["arm"] == arm)]
         head = {name: cell[name].iloc[0] for name in names}
         kind = BASELINE if head["method"] == "baseline" else SPECULATING
-        rows.append({"load": load, "arm": arm, "kind": kind, **head, **_rate(cell), **_slowest(asked)})
+        rows.append(
+            {"load": load, "arm": arm, "kind": kind, **head, **_rate(cell, answered), **_slowest(asked)}
+        )
     return pd.DataFrame(rows)
 
 
@@ -60,19 +64,21 @@ def windows(runs: list[RunRecord]) -> pd.DataFrame:
     )  # fmt: skip
 
 
-def _rate(cell: pd.DataFrame) -> dict[str, Any]:
+def _rate(cell: pd.DataFrame, answered: Answered) -> dict[str, Any]:
     every = cell["domain"].nunique()
     sums = cell.groupby(["restart", "round"]).agg(
-        domains=("domain", "nunique"), read=("input_tokens", "sum"), written=("output_tokens", "sum"),
-        seconds=("seconds", "sum"),
+        domains=("domain", "nunique"), runs=("run_id", list), read=("input_tokens", "sum"),
+        written=("output_tokens", "sum"), seconds=("seconds", "sum"),
     )  # fmt: skip
     whole = sums[sums["domains"] == every]  # a round that lacks a domain has another mix
     speeds = whole["written"] / whole["seconds"]
-    found = ratios.geometric_mean_ci(_by_restart(speeds))
+    changes = paired.by_prompt([pd.concat([answered[run_id] for run_id in runs]) for runs in whole["runs"]])
+    found = Paired(_by_restart(speeds), changes).estimate()
     return {
         "output": found,
         "speed": found.value,
         "by_round": speeds,
+        "by_prompt": changes,
         "records": tuple(cell["run_id"]),
         "input_tokens_per_s": float(whole["read"].sum() / whole["seconds"].sum()),
     }
@@ -138,13 +144,16 @@ def dearer(good: pd.DataFrame) -> Estimate | None:
 
     None where one of the two is missing, or they share no round.
     """
-    rows = {row.kind: row.by_round for row in good.itertuples()}
+    rows = {row.kind: row for row in good.itertuples()}
     if set(rows) != {BASELINE, SPECULATING}:
         return None
-    both = pd.concat([rows[BASELINE], rows[SPECULATING]], axis=1, join="inner")
+    sides = rows[BASELINE], rows[SPECULATING]
+    both = pd.concat([side.by_round for side in sides], axis=1, join="inner")
     if both.empty:
         return None
-    return ratios.ratio_ci(*(_by_restart(both.iloc[:, side]) for side in (0, 1)))
+    base, speculating = (_by_restart(both.iloc[:, side]) for side in (0, 1))
+    changes = sides[0].by_prompt.sub(sides[1].by_prompt, fill_value=0.0)
+    return Paired(base / speculating, changes).estimate()
 
 
 def splits(table: pd.DataFrame, runs: Iterable[RunRecord], plan: CostPlan) -> pd.DataFrame:

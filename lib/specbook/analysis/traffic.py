@@ -6,10 +6,10 @@ from typing import Any, Literal, get_args
 import pandas as pd
 
 from specbook.analysis import acceptance, speedup, summaries, tail
+from specbook.analysis.paired import Paired
 from specbook.plan.schema import Domain
 from specbook.records import select
 from specbook.records.run import RunRecord
-from specbook.stats import ratios
 from specbook.stats.estimate import Estimate
 
 STRUCTURED, OPEN = "structured", "open-ended"
@@ -23,7 +23,7 @@ SAME = 0.05
 """A median that moved by no more than this share of itself is called unchanged: chosen, as no source says."""
 GAINS = (
     "load", "concurrency", "method", "arm", "num_speculative_tokens", "traffic", "domains", "speedup", "low",
-    "high", "estimate", "by_restart",
+    "high", "estimate", "paired",
 )  # fmt: skip
 LENGTHS = ("method", "num_speculative_tokens", "traffic", "length")
 FIRST = ("load", "method", "arm", "metric", "baseline_s", "arm_s", "estimate", "verdict")
@@ -48,11 +48,11 @@ def gains(runs: Iterable[RunRecord]) -> pd.DataFrame:
     names = ["load", "method", "arm", "num_speculative_tokens", "traffic"]
     rows = []
     for key, cell in table.groupby(names, sort=False):
-        found, each = speedup.over_restarts(cell)
+        found = speedup.over_domains(cell)
         rows.append(
             {**dict(zip(names, key, strict=True)), "concurrency": batch[key[0]],
              "domains": tuple(cell["domain"]), "speedup": found.value, "low": found.low, "high": found.high,
-             "estimate": found, "by_restart": each}
+             "estimate": found, "paired": Paired.mean(list(cell["paired"]))}
         )  # fmt: skip
     return summaries.frame(rows, GAINS)
 
@@ -108,14 +108,13 @@ def verdict(change: Estimate, base: float) -> Verdict:
 def contrast(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Of `best`: for each load and method that has both kinds, their rows and the `ratio` of the two gains.
 
-    The ratio is taken restart by restart, and has its interval over them.
+    The ratio is taken restart by restart; its interval covers restarts and prompts.
     """
     found = []
     for (load, method), cell in table.groupby(["load", "method"], sort=False):
         sides = {row["traffic"]: row for _, row in cell.iterrows()}
         if {STRUCTURED, OPEN} <= set(sides):
-            pair = [sides[name]["by_restart"] for name in (STRUCTURED, OPEN)]
-            both = pd.concat(pair, axis=1, join="inner")
-            ratio = ratios.ratio_ci(both.iloc[:, 0], both.iloc[:, 1]) if len(both) else None
-            found.append({"load": load, "method": method, "ratio": ratio, **sides})
+            ratio = sides[STRUCTURED]["paired"].over(sides[OPEN]["paired"])
+            estimate = ratio.estimate() if len(ratio.by_restart) else None
+            found.append({"load": load, "method": method, "ratio": estimate, **sides})
     return found

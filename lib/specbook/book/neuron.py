@@ -51,7 +51,7 @@ def answer(runs: Sequence[RunRecord], best: pd.DataFrame) -> str:
         for one in traffic.contrast(best)
     ]
     measured = any(run.hardware.kind == "neuron" for run in runs)
-    said = f"Each at its own best K, {'; '.join(told)}." if told else sentences.NO_PAIR
+    said = f"Each at its own best K of those measured, {'; '.join(told)}." if told else sentences.NO_PAIR
     where = "" if measured else " **Not measured yet on a Neuron chip:** the machine is the one above."
     return f"**Answer.** {said}{where}"
 

@@ -48,30 +48,51 @@ def _tpot_ms(runs: list[RunRecord], mode: str, batch: float) -> float:
     return 1e3 * float(chosen["value"].iloc[0])
 
 
-def speculation(table: pd.DataFrame) -> str:
-    """Of `speedup.best_k` by load and domain: the largest win, and the largest loss beside it."""
+def speculation(table: pd.DataFrame, single: pd.DataFrame | None = None) -> str:
+    """Of `speedup.best_k` by load and domain: the largest win, and the largest loss beside it.
+
+    `single`: of `speedup.best_over_domains`, the one setting for all domains that stands beside.
+    """
     if table.empty:
         return NO_PAIR
     best, worst = table.loc[table["speedup"].idxmax()], table.loc[table["speedup"].idxmin()]
     if table["method"].nunique() > 1:
         suited = speedup.fastest(table)
+        swept = _swept(worst, "even at")
         return (
             f"**Answer.** Where it helps most, {best['label']} runs at {_times(best)} the speed of the best "
-            f"baseline, on {best['domain']} at {best['load']}; where it hurts most even at its best K, "
+            f"baseline, on {best['domain']} at {best['load']}; where it hurts most {swept}, "
             f"{worst['label']} at {_times(worst)}, on {worst['domain']} at {worst['load']}. With the method "
-            f"that suits each, the median of the kinds of traffic is {_medians(suited)}; {_wins(suited)} of "
-            f"{len(suited)} combinations of traffic and batch."
+            f"that suits each, picked afterwards, the median of the kinds of traffic is {_medians(suited)}; "
+            f"{_wins(suited)} of {len(suited)} combinations of traffic and batch.{_single(single)}"
         )
+    method = f"{_swept(best, 'At')}, {best['method']}"
     if len(table) == 1:
         return (
-            f"**Answer.** At its best K, {best['method']} runs at {_times(best)} the speed of the best "
+            f"**Answer.** {method} runs at {_times(best)} the speed of the best "
             f"baseline on {best['domain']} at {best['load']}, the one combination that was measured."
         )
     return (
-        f"**Answer.** At its best K, {best['method']} runs at {_times(best)} the speed of the best baseline "
+        f"**Answer.** {method} runs at {_times(best)} the speed of the best baseline "
         f"on {best['domain']} at {best['load']}, and at {_times(worst)} on {worst['domain']} at "
         f"{worst['load']}; {_wins(table)} of {len(table)} combinations of traffic and batch."
     )
+
+
+def _swept(row: pd.Series, at: str) -> str:
+    """`at its best K`, where there was a choice."""
+    return f"{at} its best K" if row["arms"] > 1 else f"{at.split()[-1]} the one K measured"
+
+
+def _single(best: pd.DataFrame | None) -> str:
+    """What one setting for all traffic gives, load by load."""
+    if best is None or best.empty:
+        return ""
+    each = [
+        f"{row.estimate.span('×')} at {row.load} ({row.method} K={row.num_speculative_tokens})"
+        for row in best.itertuples()
+    ]
+    return f" One setting for all traffic gives {listed(each)}, geometric means with 95 % intervals."
 
 
 def _medians(table: pd.DataFrame) -> str:
@@ -146,7 +167,7 @@ def _advised(top: Any) -> str:
     if found.low is None:
         first = top.arm if top.speedup > 1 else f"no speculation; the least bad is {top.arm}"
         return f"- **{top.load}**: {first}, {told} (no interval, n={found.counted}: it may be chance)"
-    interval = f"95 % interval over restarts {found.low:.2f} to {found.high:.2f}"
+    interval = f"95 % interval {found.low:.2f} to {found.high:.2f}, n={found.counted}"
     if found.low <= 1 <= found.high:
         return f"- **{top.load}**: a tie between no speculation and {top.arm}, {told} ({interval})"
     first = top.arm if found.low > 1 else f"no speculation; the least bad is {top.arm}"

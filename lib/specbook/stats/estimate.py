@@ -14,13 +14,16 @@ class Estimate(Frozen):
     n: int
     unit_of_n: str
     """Plural: `restarts`, `prompts`."""
+    prompts: int | None = None
+    """Distinct prompts that the interval covers beside `n`; None where it holds them fixed."""
     level: float = 0.95
     method: Literal["student-t", "prompts-and-restarts", "wilson", "poisson", "none"]
 
     @property
     def counted(self) -> str:
-        """`5 restarts`."""
-        return f"{self.n} {self.unit_of_n.removesuffix('s') if self.n == 1 else self.unit_of_n}"
+        """`5 restarts`, or `5 restarts × 12 prompts`."""
+        drawn = f"{self.n} {self.unit_of_n.removesuffix('s') if self.n == 1 else self.unit_of_n}"
+        return drawn if self.prompts is None else f"{drawn} × {self.prompts} prompts"
 
     def span(self, unit: str = "", digits: int = 2) -> str:
         """`2.31x [2.20, 2.44]` for unit `x`; says so where there is no interval."""

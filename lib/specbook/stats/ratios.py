@@ -1,19 +1,25 @@
 """The speed-up and its interval: ratios of arms measured together, and Student's t on their logarithms.
 
+Restarts and prompts are both samples. `crossed_ci` has Student's t over each, over prompts by the jackknife;
+its half-width is the root of the sum of their squares. With 3 and 5 restarts of 12, 32 and 64 prompts it
+covers as it claims. Resampled prompts cover less at 12; pooled degrees of freedom (Satterthwaite) may give a
+narrower interval than restarts alone. No interval knows of rare answers that its sample lacks.
+
 Why so plain: over noise like that of the shipped records (drift over seconds and minutes, stalls, arms
 seconds or minutes apart) Student's t at n = 3 to 7 covers as it claims. A studentized bootstrap covers a
 little less often and is wider at n = 5; percentile and BCa intervals cannot leave the sample, and cover far
 less often. tests/test_ratios.py repeats that simulation. Below 3 values there is no interval.
 
-Sources: Student 1908 (doi:10.1093/biomet/6.1.1); Cochran 1977, ch. 6 (the error of a ratio of sums).
+Sources: Student 1908 (doi:10.1093/biomet/6.1.1); Cochran 1977, ch. 6 (the error of a ratio of sums); Efron &
+Tibshirani 1993, ch. 11 (jackknife); Owen 2007 (doi:10.1214/07-AOAS122; two crossed factors).
 """
 
 import math
-from functools import lru_cache
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import special
 
 from specbook.stats.estimate import Estimate
 from specbook.stats.shares import finite
@@ -21,10 +27,9 @@ from specbook.stats.shares import finite
 MIN_INTERVAL = 3
 
 
-@lru_cache(maxsize=64)
-def _t(level: float, freedom: int) -> float:
-    """Student's quantile: SciPy takes far longer over it than all the rest takes."""
-    return float(stats.t.ppf((1 + level) / 2, freedom))
+def _t(level: float, freedom: float) -> float:
+    """Quantile of Student's t, two-sided."""
+    return float(special.stdtrit(freedom, (1 + level) / 2))
 
 
 def _student(values: NDArray[np.float64], level: float) -> tuple[float | None, float | None]:
@@ -34,6 +39,49 @@ def _student(values: NDArray[np.float64], level: float) -> tuple[float | None, f
         return None, None
     half = float(_t(level, n - 1) * values.std(ddof=1) / math.sqrt(n))
     return float(values.mean()) - half, float(values.mean()) + half
+
+
+def leave_one_out(tokens: ArrayLike, seconds: ArrayLike) -> NDArray[np.float64]:
+    """[prompts] Change of log(sum(tokens) / sum(seconds)) when a prompt is left out, mean over windows.
+
+    Args:
+        tokens: [windows, prompts] written for each prompt; 0 where a window lacks it.
+        seconds: [windows, prompts] from request to last token: at concurrency 1 their sum is the window's.
+    """
+    written, spent = finite(tokens, "tokens", 2), finite(seconds, "seconds", 2)
+    speed = written.sum(axis=1, keepdims=True) / spent.sum(axis=1, keepdims=True)
+    left, left_s = (each.sum(axis=1, keepdims=True) - each for each in (written, spent))
+    without = np.divide(left, left_s, out=np.broadcast_to(speed, left.shape).copy(), where=left * left_s > 0)
+    return np.log(without / speed).mean(axis=0)
+
+
+def crossed_ci(by_restart: ArrayLike, by_prompt: Sequence[ArrayLike], level: float = 0.95) -> Estimate:
+    """Geometric mean of the ratios of restarts [n], with an interval that covers restarts and prompts.
+
+    Args:
+        by_restart: ratios of two arms, each over the same prompts.
+        by_prompt: `leave_one_out` changes of the log of that mean, an array per domain: prompts are drawn
+            domain by domain. At concurrency above 1 they are the variation of requests' own speeds, which
+            stands for that of the ratio of whole windows.
+    """
+    found = geometric_mean_ci(by_restart, level)
+    domains = [finite(changes, "changes") for changes in by_prompt]
+    prompts = sum(map(len, domains))
+    if found.low is None or min(map(len, domains), default=0) < MIN_INTERVAL:
+        return found.model_copy(update={"low": None, "high": None, "method": "none", "prompts": prompts})
+    wide = math.hypot(math.log(found.high / found.value), _prompts_half(domains, level))
+    ends = {"low": found.value / math.exp(wide), "high": found.value * math.exp(wide)}
+    return found.model_copy(update={**ends, "method": "prompts-and-restarts", "prompts": prompts})
+
+
+def _prompts_half(domains: Sequence[NDArray[np.float64]], level: float) -> float:
+    """Half-width over prompts: jackknife variances added up, with Satterthwaite's degrees of freedom."""
+    variances = np.array([(len(x) - 1) ** 2 / len(x) * x.var(ddof=1) for x in domains])
+    total = variances.sum()
+    if not total > 0:
+        return 0.0
+    freedom = total**2 / (variances**2 / [len(x) - 1 for x in domains]).sum()
+    return _t(level, freedom) * math.sqrt(total)
 
 
 def _estimate(value: float, ends: tuple[float | None, float | None], **rest: object) -> Estimate:

@@ -1,0 +1,86 @@
+"""A ratio of two arms' speeds as a sample of restarts and of prompts."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from specbook.analysis import summaries
+from specbook.analysis.summaries import Speed
+from specbook.records import select
+from specbook.records.run import RunRecord
+from specbook.stats import ratios
+from specbook.stats.estimate import Estimate
+
+Answered = Mapping[str, pd.DataFrame]
+"""run_id -> the tokens and seconds of each (domain, prompt): of `answered`."""
+_kept: dict[tuple[str, str, str], pd.DataFrame] = {}
+"""`answered` of each record, by run, speed and the digest of its rows."""
+
+
+class Paired(NamedTuple):
+    """An arm's speed over another's, measured in the same rounds."""
+
+    by_restart: pd.Series
+    """restart -> ratio, the geometric mean over its rounds."""
+    by_prompt: pd.Series
+    """(domain, prompt) -> change of the log ratio without that prompt; see `ratios.leave_one_out`."""
+
+    @classmethod
+    def mean(cls, parts: Sequence["Paired"]) -> "Paired":
+        """Geometric mean over domains; restarts that lack one of them are another mix, and left out."""
+        both = pd.concat([part.by_restart for part in parts], axis=1, join="inner")
+        changes = pd.concat([part.by_prompt for part in parts]) / len(parts)
+        return cls(np.exp(np.log(both).mean(axis=1)), changes)
+
+    def over(self, other: "Paired") -> "Paired":
+        """This ratio over the other, in the restarts that both have."""
+        both = self.by_restart.index.intersection(other.by_restart.index)
+        changes = self.by_prompt.sub(other.by_prompt, fill_value=0.0)
+        return Paired(self.by_restart[both] / other.by_restart[both], changes)
+
+    def estimate(self) -> Estimate:
+        """The geometric mean over restarts, with an interval that covers restarts and prompts."""
+        domains = [own.to_numpy() for _, own in self.by_prompt.groupby(level=0, sort=False)]
+        return ratios.crossed_ci(self.by_restart, domains)
+
+
+def answered(runs: Iterable[RunRecord], speed: Speed) -> Answered:
+    """run_id -> the tokens and seconds that each (domain, prompt) adds to `speed`.
+
+    Only requests of the steady window count where a record has one. Seconds are E2E, or for
+    `decode_tokens_per_s` those after the first token: see `summaries.throughput`.
+    """
+    good = {run.run_id: run for run in select.current(runs) if run.measurement is not None}
+    keys = {run_id: (run_id, speed, run.measurement.requests_sha256) for run_id, run in good.items()}
+    missing = [run for run_id, run in good.items() if keys[run_id] not in _kept]
+    if missing:
+        _kept.update({keys[run_id]: own.droplevel(0) for run_id, own in _sums(missing, speed)})
+    return {run_id: _kept[key] for run_id, key in keys.items() if key in _kept}
+
+
+def _sums(runs: Sequence[RunRecord], speed: Speed) -> Iterable[tuple[str, pd.DataFrame]]:
+    rows, decode = summaries.pooled_requests(runs), speed == "decode_tokens_per_s"
+    rows = rows[rows["inside"]]
+    tokens = rows["output_tokens"].astype(float) - decode
+    timed = rows.assign(tokens=tokens, seconds=rows["e2e_s"] - decode * rows["ttft_s"])
+    if decode:
+        timed = timed[~timed["late"] & (timed["tokens"] > 0)]
+    sums = timed.groupby(["run_id", "domain", "prompt_id"])[["tokens", "seconds"]].sum()
+    return sums.groupby(level=0, sort=False)
+
+
+def by_prompt(arm: Sequence[pd.DataFrame], base: Sequence[pd.DataFrame] = ()) -> pd.Series:
+    """`Paired.by_prompt` of two arms' windows, `answered` of each; or of one arm's own speed."""
+    prompts = arm[0].index
+    for window in (*arm, *base):
+        prompts = prompts if window.index.equals(prompts) else prompts.union(window.index)
+    sides = [ratios.leave_one_out(*_arrays(windows, prompts)) for windows in (arm, base) if windows]
+    return pd.Series(sides[0] - sum(sides[1:]), index=prompts)
+
+
+def _arrays(windows: Sequence[pd.DataFrame], prompts: pd.Index) -> np.ndarray:
+    """[2, windows, prompts]: tokens, and seconds; 0 where a window lacks a prompt."""
+    same = [one if one.index.equals(prompts) else one.reindex(prompts, fill_value=0.0) for one in windows]
+    return np.stack([one.to_numpy() for one in same]).transpose(2, 0, 1)

@@ -1,0 +1,34 @@
+"""A speed-up in other campaigns: the same arm, load, domain and weights, and nothing else."""
+
+import pytest
+
+from factories import PROVENANCE, eagle3, point, write_run
+from specbook.analysis import replication, speedup
+
+
+def campaign(speed, *, day, drafted=None, **more):
+    """Three restarts of a baseline at 100 tokens/s and of an arm."""
+    fields = {"started_at": f"2026-01-0{day}", "provenance": more.pop("provenance", PROVENANCE)}
+    return [
+        write_run(point(how, restart=i, **more), pace, run_id=f"{day}-{i}-{pace}", **fields)
+        for i in range(3)
+        for how, pace in ((None, 100.0), (drafted or eagle3(5), speed))
+    ]
+
+
+def test_only_the_same_arm_of_the_same_weights_is_a_replication(monkeypatch, tmp_path):
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
+    shown = campaign(300.0, day=1)
+    (best,) = [row for _, row in speedup.best_k(shown).iterrows()]
+    others = [
+        *campaign(250.0, day=2, num_requests=8),
+        *campaign(200.0, day=3, num_requests=5, domain="chat"),
+        *campaign(190.0, day=4, num_requests=6, drafted=eagle3(3)),
+        *campaign(
+            180.0, day=5, num_requests=7,
+            provenance=PROVENANCE.model_copy(update={"weights_sha256": {"target": "1"}}),
+        ),
+    ]  # fmt: skip
+    found = replication.of(best, shown, [*shown, *others])
+    assert found["speedup"].tolist() == [pytest.approx(2.5)]
+    assert replication.of(best, shown, shown).empty
