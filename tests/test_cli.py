@@ -134,7 +134,7 @@ def test_ctrl_c_ends_any_command_with_130(monkeypatch, arguments, module, name):
 def test_run_says_how_many_points_failed_and_why(monkeypatch):
     bad = factories.failed_run(factories.point())
     monkeypatch.setattr(train, "make_copies", lambda models, report: {})
-    monkeypatch.setattr(campaign, "measure", lambda plans, since: [bad])
+    monkeypatch.setattr(campaign, "measure", lambda plans, since, **_: [bad])
     result = invoke("run", "all")
     assert result.exit_code == 1
     assert "1 points measured now, 1 of them failed" in result.output
@@ -145,7 +145,7 @@ def test_a_copy_that_cannot_be_made_is_left_out_and_said(monkeypatch):
     kept = []
     why = {"build/pocket-dense-next": "train it first"}
     monkeypatch.setattr(train, "make_copies", lambda models, report: why)
-    monkeypatch.setattr(campaign, "measure", lambda plans, since: kept.extend(plans) or [])
+    monkeypatch.setattr(campaign, "measure", lambda plans, since, **_: kept.extend(plans) or [])
     result = invoke("run", "04")
     assert result.exit_code == 1
     assert "left out: build/pocket-dense-next: train it first" in result.output
@@ -158,7 +158,7 @@ def test_a_copy_that_cannot_be_made_is_left_out_and_said(monkeypatch):
 def test_a_head_that_was_not_trained_yet_is_left_out_and_said_before_anything_starts(monkeypatch):
     kept, said, head = [], [], "models/pocket-dense-next-eagle3"
 
-    def measure(plans, since):
+    def measure(plans, since, **_):
         assert said
         return kept.extend(plans) or []
 
@@ -180,7 +180,9 @@ def test_a_head_that_was_not_trained_yet_is_left_out_and_said_before_anything_st
 def test_a_dry_run_says_what_is_lacking_and_counts_it_all_the_same(monkeypatch):
     said = []
     monkeypatch.setattr(train, "untrained", lambda models: {"models/x": "train it first"})
-    monkeypatch.setattr(preview, "preview", lambda plans, since: said.extend(plans) or ([], "counted"))
+    monkeypatch.setattr(
+        preview, "preview", lambda plans, *_: said.extend(plans) or preview.Preview([], "counted")
+    )
     result = invoke("run", "04", "--dry-run")
     assert result.exit_code == 0
     assert "left out: models/x: train it first" in result.stderr
@@ -189,12 +191,33 @@ def test_a_dry_run_says_what_is_lacking_and_counts_it_all_the_same(monkeypatch):
 
 def test_a_head_past_its_training_is_measured_and_warned_of_once(monkeypatch):
     measured = []
-    monkeypatch.setattr(campaign, "measure", lambda plans, since: measured.extend(plans) or [])
+    monkeypatch.setattr(campaign, "measure", lambda plans, since, **_: measured.extend(plans) or [])
     result = invoke("run", "02_eagle3", "--set", "num_speculative_tokens=[5, 8]")
     assert (result.exit_code, len(measured)) == (0, 1), result.output
     (line,) = result.stderr.splitlines()
     assert line.startswith("warning: EAGLE-3 K=8 for pocket-dense: models/pocket-dense-eagle3 was trained to")
     assert line.endswith("or lower num_speculative_tokens to 5")
+
+
+def test_a_dry_run_says_last_why_a_plan_would_be_refused(monkeypatch):
+    said = preview.Preview(["vllm serve"], "9 points to measure", "64 requests at concurrency 32 are too few")
+    monkeypatch.setattr(preview, "preview", lambda *_: said)
+    result = invoke("run", "02_eagle3", "--dry-run")
+    assert result.exit_code == 1
+    assert "9 points to measure" in result.stdout
+    assert "too few" in result.stderr
+
+
+def test_run_says_whether_to_replicate_and_whether_code_may_be_dirty(monkeypatch):
+    asked = []
+    monkeypatch.setattr(campaign, "measure", lambda plans, since, **how: asked.append(how) or [])
+    for flags in ((), ("--replicate",), ("--dirty",)):
+        assert invoke("run", "02_eagle3", *flags).exit_code == 0
+    assert [(how["replicate"], how["dirty"]) for how in asked] == [
+        (False, False),
+        (True, False),
+        (False, True),
+    ]
 
 
 def test_dry_run_starts_nothing_and_prints_commands_that_a_shell_understands(monkeypatch):
@@ -369,7 +392,7 @@ def test_ask_takes_the_url_of_a_server_that_runs(monkeypatch):
 def test_run_hands_your_own_model_and_prompts_to_the_plan(monkeypatch):
     given, planned = [], plan.load("02_eagle3", "cpu", "quick")
     monkeypatch.setattr(plan, "load", lambda *_, **own: given.append(own) or planned)
-    monkeypatch.setattr(campaign, "measure", lambda plans, since: [])
+    monkeypatch.setattr(campaign, "measure", lambda plans, since, **_: [])
     own = ("--target", "m", "--draft", "ngram", "--draft", "h", "--prompts", "p.jsonl")
     more = ("--set", "target.dtype=auto", "--set", "concurrency=[1, 4]")
     for arguments in (own, more, (*own, *more), ()):

@@ -73,6 +73,13 @@ def run(
         datetime | None,
         typer.Option(help="UTC. Points measured before are measured again; those after count as done."),
     ] = None,
+    replicate: Annotated[
+        bool,
+        typer.Option("--replicate", help="Measure again what other hosts of this machine have measured."),
+    ] = False,
+    dirty: Annotated[
+        bool, typer.Option("--dirty", help="Measure into results/ with uncommitted changes.")
+    ] = False,
     target: Annotated[
         str | None, typer.Option(help="Your own model, a folder or a hub id, in place of the plan's.")
     ] = None,
@@ -104,12 +111,15 @@ def run(
         _warn(arm for one in plans for sweep in one.parts() for arm in sweep.arms())
         if dry_run:
             with busy("looking for what is on disk"):
-                lines, counted = preview.preview(plans, since)
-            typer.echo("\n".join(lines))
-            for line in [*needs.lines(plans), counted]:
+                would = preview.preview(plans, since, replicate)
+            typer.echo("\n".join(would.lines))
+            for line in [*needs.lines(plans), would.counted]:
                 out.print(line, soft_wrap=True)
+            if would.problem:
+                raise ConfigError(would.problem)
             return
-        made = campaign.measure([one.without(lacking) for one in plans], since)
+        wanted = [one.without(lacking) for one in plans]
+        made = campaign.measure(wanted, since, replicate=replicate, dirty=dirty)
     bad = [record for record in made if record.status == "failed"]
     out.print(f"{len(made)} points measured now, {len(bad)} of them failed")
     for record in bad:

@@ -71,7 +71,7 @@ def test_a_whole_campaign_is_measured_on_it_and_replayed(monkeypatch):
     monkeypatch.setattr(campaign, "with_peaks", lambda hardware: hardware)
     group = {
         "target": TARGET, "baselines": ["eager"], "drafts": [{"method": "ngram"}],
-        "num_speculative_tokens": [3], "domains": ["json"], "concurrency": [2], "num_requests": {2: 6},
+        "num_speculative_tokens": [3], "domains": ["json"], "concurrency": [1], "num_requests": {1: 6},
         "max_tokens": 12, "restarts": 1,
     }  # fmt: skip
     wanted = plan.build("01_echo", {"quick": group}, hardware="cpu", group="quick", overrides={})

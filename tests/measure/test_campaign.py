@@ -21,13 +21,14 @@ from specbook.measure import bench, campaign, experiments, loadgen, provenance
 from specbook.measure import lossless as lossless_check
 from specbook.measure.experiments.fallback import FallbackEpisodes
 from specbook.plan.schema import Domain, Frozen, Speculation, Target
+from specbook.records import select
 
 GROUP = {
     "target": {"name": "t", "model": "org/t", "max_model_len": 512},
     "baselines": ["compiled"],
     "domains": ["json", "code"],
     "concurrency": [1, 2],
-    "num_requests": {1: 1, 2: 2},
+    "num_requests": {1: 1, 2: 16},
     "max_tokens": 64,
     "restarts": 2,
 }
@@ -45,7 +46,7 @@ class World:
     def __init__(self):
         self.weights, self.build, self.prompts = {"target": "A"}, "1", "P"
         self.events, self.running, self.clock = [], None, count()
-        self.at_once = 9
+        self.at_once, self.hardware = 9, HARDWARE
         self.refuses, self.deadly, self.interrupts_at = lambda arm: False, lambda point: False, None
 
     def measure(self, server, point, *, hardware, together):
@@ -64,6 +65,7 @@ class World:
         tick = next(self.clock)
         body = {
             "provenance": self.today(),
+            "hardware": self.hardware,
             "started_at": f"2026-01-01T00:00:{tick:02d}+00:00",
             "run_id": f"run-{tick}",
         }
@@ -209,6 +211,84 @@ def test_points_from_before_a_date_are_measured_again_and_those_after_are_not(wo
     assert len(made) == 2
     assert campaign.measure([a_plan(domains=["json"])], later) == []
     assert len(records.load()) == 6
+
+
+def test_a_batch_that_would_be_half_empty_is_refused(world):
+    few = a_plan(num_requests={1: 1, 2: 15})
+    with pytest.raises(
+        ConfigError, match=r"^15 requests at concurrency 2 of 01_a: .* num_requests to 2: 16 or"
+    ):
+        campaign.measure([few])
+    assert not world.events
+    for point in few.points():  # an older plan is replayed, and is no reason to refuse once it is measured
+        records.append(world.record(point))
+    assert campaign.measure([few]) == []
+    assert len(campaign.replay(few, HARDWARE)) == 8
+
+
+def changed(monkeypatch, commit="a" * 40, dirty=True):
+    monkeypatch.setattr(provenance, "git_state", lambda: (commit, dirty))
+
+
+def test_uncommitted_code_puts_nothing_into_the_projects_records(world, monkeypatch, tmp_path):
+    changed(monkeypatch)
+    with pytest.raises(ConfigError, match=r"differ from commit a{12}, .* or give --dirty"):
+        campaign.measure([a_plan()])
+    assert not world.events
+    assert len(campaign.measure([a_plan(domains=["json"])], dirty=True)) == 4
+    assert campaign.measure([a_plan(domains=["json"])]) == []  # nothing is missing
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path / "mine"))
+    assert len(campaign.measure([a_plan()])) == 8
+    changed(monkeypatch, dirty=False)
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path / "results"))
+    assert len(campaign.measure([a_plan()])) == 4
+
+
+def on(host, monkeypatch):
+    there = HARDWARE.model_copy(update={"host": host and host * 12})
+    monkeypatch.setattr(campaign, "detect", lambda: there)
+    return there
+
+
+def test_another_host_measures_again_and_the_older_records_stay(world, monkeypatch):
+    wanted = a_plan(**NGRAM)
+    for place, (host, made) in enumerate((("a", 16), ("b", 16), ("b", 0)), start=1):
+        here = on(host, monkeypatch)
+        world.hardware = here
+        assert len(campaign.measure([wanted], replicate=True)) == made
+        hosts = [{run.hardware.host for run in own} for own in select.by_host(records.load())]
+        assert hosts == [{name * 12} for name in "ab"[:place][::-1]]
+        assert {run.hardware.host for run in campaign.replay(wanted, here)} == {here.host}
+    assert campaign.measure([wanted]) == []
+    assert len(campaign.replay(wanted, HARDWARE)) == 16
+
+
+def test_half_a_replication_takes_no_page(world, monkeypatch):
+    first, world.hardware = a_plan(**NGRAM), on("a", monkeypatch)
+    campaign.measure([first])
+    world.hardware, world.interrupts_at = on("b", monkeypatch), 16 + 5
+    with pytest.raises(KeyboardInterrupt):
+        campaign.measure([first], replicate=True)
+    assert {run.hardware.host for run in campaign.replay(first, HARDWARE)} == {"a" * 12}
+    world.interrupts_at = None
+    campaign.measure([first], replicate=True)
+    assert {run.hardware.host for run in campaign.replay(first, HARDWARE)} == {"b" * 12}
+
+
+def test_rounds_of_two_hosts_are_one_set_where_neither_has_all(world, monkeypatch):
+    wanted = a_plan()
+    world.hardware, world.interrupts_at = on("a", monkeypatch), 3
+    with pytest.raises(KeyboardInterrupt):
+        campaign.measure([wanted])
+    world.hardware, world.interrupts_at = on("b", monkeypatch), None
+    campaign.measure([wanted])
+    assert select.by_host(records.load()) == []
+    assert {run.hardware.host for run in campaign.replay(wanted, HARDWARE)} == {"a" * 12, "b" * 12}
+
+
+def test_a_machine_that_hides_its_host_cannot_replicate(world):
+    with pytest.raises(ConfigError, match="which host it is"):
+        campaign.measure([a_plan()], replicate=True)
 
 
 def test_points_that_failed_are_measured_again(world):

@@ -102,9 +102,10 @@ def test_records_of_this_machine_say_nothing_of_another(monkeypatch):
     monkeypatch.setattr(preview, "at_once", len)
     monkeypatch.setattr(preview.records, "load", lambda hardware: pytest.fail("these are of a processor"))
     sweep = plan.load("02_eagle3", "h200", "quick")
-    monkeypatch.setattr(campaign, "missing", lambda plans, here, since: sweep.points()[:2])
-    _, counted = preview.preview([sweep])
+    monkeypatch.setattr(campaign, "missing", lambda plans, here, *_: sweep.points()[:2])
+    _, counted, problem = preview.preview([sweep])
     assert "by the datasheet" in counted
+    assert problem is None
 
 
 # experiments
@@ -185,16 +186,17 @@ def test_the_shipped_drift_plan_is_estimated_whole():
 def test_a_preview_counts_points_checks_and_says_the_estimate(monkeypatch):
     monkeypatch.setattr(preview, "detect", lambda: factories.HARDWARE)
     monkeypatch.setattr(preview, "at_once", len)
-    monkeypatch.setattr(campaign, "missing", lambda plans, here, since: [point])
+    monkeypatch.setattr(campaign, "missing", lambda plans, here, *_: [point])
     monkeypatch.setattr(experiments, "missing", lambda plan, here, since: [])
     monkeypatch.setattr(preview.lossless_check, "missing", lambda sweep, here: ["one"])
-    point = factories.point()
+    point = factories.point(concurrency=8)
     sweep = Plan(
         chapter="test", hardware="cpu", group="quick", target=factories.target(), baselines=("compiled",),
         domains=("json",), concurrency=(1,), num_requests={1: 4}, max_tokens=8, restarts=2,
     )  # fmt: skip
-    lines, counted = preview.preview([sweep])
+    lines, counted, problem = preview.preview([sweep])
     assert len(lines) == 1
+    assert "set num_requests to 8: 64 or more" in problem
     assert counted == (
         "1 points to measure, 1 on disk or shared between chapters; no estimate, since nothing like it was "
         "measured on this machine; and 1 lossless checks of four servers each"

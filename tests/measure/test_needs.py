@@ -29,6 +29,25 @@ def test_every_shipped_model_fits_its_machine_with_its_head(hardware):
         assert found.sequences >= 16, found.sum()
 
 
+def test_closed_loops_with_too_few_requests_are_named():
+    enough = [factories.point(concurrency=c, num_requests=n) for c, n in ((1, 1), (8, 64), (32, 300))]
+    assert needs.few_requests(enough) is None
+    few = [factories.point(concurrency=c, num_requests=n) for c, n in ((32, 64), (8, 63), (32, 64))]
+    assert needs.few_requests([*enough, *few]).startswith(
+        "64 requests at concurrency 32 of test; 63 requests at concurrency 8 of test: fewer than 8 a slot"
+    )
+    assert "num_requests to 8: 64, 32: 256 or more" in needs.few_requests(few)
+
+
+@pytest.mark.parametrize("hardware", plan.hardwares())
+def test_every_quick_plan_asks_for_full_batches(hardware):
+    names = plan.chapters(["all", "appendix"], hardware)
+    quick = [name for name in names if "quick" in plan.read_file(plan.file(name, hardware))]
+    points = [point for name in quick for point in plan.load(name, hardware, "quick").points()]
+    assert points
+    assert needs.few_requests(points) is None
+
+
 def test_a_dry_run_says_each_servers_sum():
     plans = [plan.load(name, "h200:llama-3.3-70b-fp8", "full") for name in ("01_baseline", "02_eagle3")]
     servers = needs.lines(plans)

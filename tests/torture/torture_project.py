@@ -27,7 +27,7 @@ WORDS = "one two three four five six seven eight"
 GROUP = {
     "target": {"name": "echo", "model": "models/m", "max_model_len": 512, "engine": "echo"},
     "baselines": ["eager"], "drafts": [{"method": "ngram"}], "num_speculative_tokens": [3],
-    "domains": ["words"], "concurrency": [1, 2], "num_requests": {1: 2, 2: 4}, "max_tokens": 12,
+    "domains": ["words", "more"], "concurrency": [1], "num_requests": {1: 3}, "max_tokens": 12,
     "restarts": 2,
 }  # fmt: skip
 POINTS = 8
@@ -79,7 +79,9 @@ class Project:
         profile = {"target": GROUP["target"], "speculation": {"method": "ngram", "num_speculative_tokens": 3}}
         (folder / "params/cpu/profiles.yaml").write_text(yaml.safe_dump({"echo": profile}))
         prompts = [{"id": f"p{i}", "prompt": f"{WORDS} {i}"} for i in range(12)]
-        (folder / "models/heldout/words.jsonl").write_text("".join(json.dumps(p) + "\n" for p in prompts))
+        for domain in GROUP["domains"]:
+            lines = "".join(json.dumps(p) + "\n" for p in prompts)
+            (folder / f"models/heldout/{domain}.jsonl").write_text(lines)
         make_model(folder / "models/m")
 
     @property

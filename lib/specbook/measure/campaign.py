@@ -44,7 +44,8 @@ def replay(plan: AnyPlan, hardware: Hardware | None = None) -> list[RunRecord]:
 
     This machine's are taken if it is one that the plan is for and has begun to measure it; else those of such
     a machine with the most points, be it this one by another chapter's; else of any machine with the most: a
-    page says whose they are. Targets bear the plan's name. None for a chapter that sweeps no server; its
+    page says whose they are. Of several hosts of that machine the newest that measured them all is taken;
+    where none did, all are. Targets bear the plan's name. None for a chapter that sweeps no server; its
     experiments' are `experiments.replay`.
     """
     points = {point.key: point for point in plan.points()}
@@ -65,7 +66,8 @@ def replay(plan: AnyPlan, hardware: Hardware | None = None) -> list[RunRecord]:
 
     chosen = here if begun else max({r.hardware.id for r in fitting}, key=held)
     place = {key: index for index, key in enumerate(points)}
-    current = select.current(r for r in fitting if r.hardware.id == chosen)
+    own = [r for r in fitting if r.hardware.id == chosen]
+    current = next(iter(select.by_host(own)), None) or select.current(own)
     named = [record.named(points[record.key].target.name) for record in current]
     return sorted(named, key=lambda record: place[record.key])
 
@@ -84,17 +86,20 @@ def kept(chapter: str, hardware: str) -> list[RunRecord]:
     return []
 
 
-def missing(plans: Sequence[AnyPlan], hardware: Hardware, since: datetime | None = None) -> list[Point]:
+def missing(
+    plans: Sequence[AnyPlan], hardware: Hardware, since: datetime | None = None, replicate: bool = False
+) -> list[Point]:
     """Points of all plans that this machine has still to measure, with today's engine, weights and prompts.
 
     A point that two chapters share appears once. An arm counts as measured only beside its baselines, in one
     round: where an arm is missing, its baselines are measured again. Records from before `since` (UTC) do not
-    count.
+    count; to `replicate`, neither do those of other hosts.
     """
     oldest = since.isoformat() if since else ""
     done: dict[str, set[str]] = {}
     for record in records.load(hardware.id):
-        if record.status == "ok" and record.started_at >= oldest:
+        elsewhere = replicate and record.hardware.host != hardware.host
+        if record.status == "ok" and record.started_at >= oldest and not elsewhere:
             done.setdefault(identity(record.point, record.provenance), set()).add(record.round.id)
     points: dict[str, Point] = {}
     for point in (point for plan in plans for point in plan.points()):
@@ -122,25 +127,43 @@ def _names(points: Mapping[str, Point]) -> dict[str, str]:
     return found
 
 
-def measure(plans: Sequence[AnyPlan], since: datetime | None = None) -> list[RunRecord | ExperimentRecord]:
+def measure(
+    plans: Sequence[AnyPlan], since: datetime | None = None, *, replicate: bool = False, dirty: bool = False
+) -> list[RunRecord | ExperimentRecord]:
     """Measure what is `missing`, then lossless checks and experiments; each is kept before the next starts.
+
+    Args:
+        plans: of one machine.
+        since: UTC; see `missing`.
+        replicate: measure the points again that other hosts of this machine have measured.
+        dirty: put records into the project's own `results/` even if its code differs from its commit.
 
     Returns:
         The new records, failed ones included.
 
     Raises:
-        ConfigError: if models or prompts cannot be used, or a plan is for another kind of machine.
+        ConfigError: if models or prompts cannot be used, a plan is for another kind of machine, a closed loop
+            has too few requests, or what is missing would be measured with uncommitted changes.
         SpecbookError: if another campaign runs on this machine, or a record cannot be written.
         EngineError: if every point failed, or a lossless check did.
     """
     hardware = detect()
+    if replicate and hardware.host is None:
+        raise ConfigError(
+            "this machine does not say which host it is (no boot id): measure again with --since"
+        )
     for plan in plans:
         machine.load(plan.hardware).refuse_other(hardware, plan.hardware)
         needs.refuse(plan, hardware)
         experiments.check(plan)
     with _alone():
         with console.busy("reading weights and what is on disk"):
-            rounds = list(order.rounds(missing(plans, hardware, since), at_once))
+            todo = missing(plans, hardware, since, replicate)
+            if problem := needs.few_requests(todo):
+                raise ConfigError(problem)
+            if not dirty and (todo or _more(plans, hardware, since)):
+                provenance.refuse_uncommitted()
+            rounds = list(order.rounds(todo, at_once))
         if rounds:
             records.check_writable(hardware.id)
             with console.busy("finding out how fast this machine can be"):
@@ -157,6 +180,14 @@ def measure(plans: Sequence[AnyPlan], since: datetime | None = None) -> list[Run
         tried = [record for plan in plans for record in experiments.measure(plan, hardware, since)]
         records.pack(hardware.id)
     return [*made, *tried]
+
+
+def _more(plans: Sequence[AnyPlan], hardware: Hardware, since: datetime | None) -> bool:
+    """Whether experiments or lossless checks are missing."""
+    sweeps = (sweep for plan in plans for sweep in plan.parts())
+    return any(experiments.missing(plan, hardware, since) for plan in plans) or any(
+        lossless_check.missing(sweep, hardware) for sweep in sweeps
+    )
 
 
 def _progress(rounds: Sequence[order.Together]) -> tqdm:

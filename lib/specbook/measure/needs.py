@@ -10,7 +10,7 @@ from specbook.measure.hardware import PEAKS
 from specbook.measure.machine import Machine
 from specbook.plan import AnyPlan, models, prices
 from specbook.plan.order import Configuration
-from specbook.plan.schema import Point, Speculation, Target, resolve_model
+from specbook.plan.schema import REQUESTS_A_SLOT, Point, Speculation, Target, resolve_model
 from specbook.records.origin import Hardware
 from specbook.stats import memory, roofline, shape, sized
 from specbook.stats.memory import Memory
@@ -55,6 +55,29 @@ def server(what: Machine, target: Target, speculation: Speculation | None) -> st
     room = f"{min(found.sequences, target.max_num_seqs)} of {target.max_num_seqs} sequences of "
     room += f"{target.max_model_len} tokens"
     return f"{'fits' if found.sequences else 'DOES NOT FIT'}: {label}: {found.sum()}: {room}"
+
+
+def few_requests(points: Iterable[Point]) -> str | None:
+    """Which closed loops have too few requests to be of their concurrency, and how many would do."""
+    few: dict[str, dict[int, int]] = {}
+    for point in points:
+        if point.load.num_requests < point.load.fewest_requests and point.load.concurrency:
+            few.setdefault(point.chapter, {})[point.load.concurrency] = point.load.num_requests
+    if not few:
+        return None
+    each = (
+        f"{n} requests at concurrency {c} of {chapter}"
+        for chapter, own in few.items()
+        for c, n in own.items()
+    )
+    enough = ", ".join(
+        f"{c}: {REQUESTS_A_SLOT * c}" for c in sorted({c for own in few.values() for c in own})
+    )
+    return (
+        f"{'; '.join(each)}: fewer than {REQUESTS_A_SLOT} a slot. Most of such a window is first wave and "
+        f"drain, so the batch is half empty. To fix: set num_requests to {enough} or more, or leave the "
+        "concurrency out"
+    )
 
 
 def refuse(plan: AnyPlan, hardware: Hardware) -> None:

@@ -3,10 +3,11 @@
 import shlex
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from specbook import engine, records
 from specbook.engine.fleet import at_once
-from specbook.measure import campaign, experiments, forecast, machine
+from specbook.measure import campaign, experiments, forecast, machine, needs
 from specbook.measure import lossless as lossless_check
 from specbook.measure.hardware import detect
 from specbook.measure.machine import Machine
@@ -15,14 +16,21 @@ from specbook.plan.chapter import Experiment
 from specbook.records.run import RunRecord
 
 
-def preview(plans: Sequence[AnyPlan], since: datetime | None = None) -> tuple[list[str], str]:
-    """What is missing of these plans on this machine.
+class Preview(NamedTuple):
+    """What a campaign would do."""
 
-    Returns:
-        The servers' command lines and the titles of experiments; and a line that counts and estimates.
-    """
+    lines: list[str]
+    """The servers' command lines and the titles of experiments."""
+    counted: str
+    """How many points, checks and experiments, and an estimate of their time."""
+    problem: str | None = None
+    """Why it would be refused."""
+
+
+def preview(plans: Sequence[AnyPlan], since: datetime | None = None, replicate: bool = False) -> Preview:
+    """What is missing of these plans on this machine; see `campaign.measure`."""
     here = detect()
-    todo = campaign.missing(plans, here, since)
+    todo = campaign.missing(plans, here, since, replicate)
     servers = [shlex.join(engine.of(p.target).command(p.target, p.speculation, 8000)) for p in todo]
     others = [asked for plan in plans for asked in experiments.missing(plan, here, since)]
     checks = sum(len(lossless_check.missing(sweep, here)) for plan in plans for sweep in plan.parts())
@@ -34,7 +42,8 @@ def preview(plans: Sequence[AnyPlan], since: datetime | None = None) -> tuple[li
         counted += f"; {forecast.forecast(list(order.rounds(todo, at_once)), done, what)}"
     counted += f"; and {checks} lossless checks of four servers each" * bool(checks)
     counted += f"; and {_experiments(others, done, what)}" * bool(others)
-    return list(dict.fromkeys([*servers, *(asked.title for asked in others)])), counted
+    lines = list(dict.fromkeys([*servers, *(asked.title for asked in others)]))
+    return Preview(lines, counted, needs.few_requests(todo))
 
 
 def _experiments(asked: Sequence[Experiment], done: Sequence[RunRecord], what: Machine) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from specbook import engine, methods, paths
 from specbook.engine import preflight
+from specbook.errors import ConfigError
 from specbook.plan.schema import Speculation, Target, Traffic, resolve_model
 from specbook.records.origin import Provenance
 
@@ -26,7 +27,6 @@ def git(*args: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-@cache
 def git_state() -> tuple[str | None, bool | None]:
     """(commit, whether code, plans or models differ from it); (None, None) when nobody knows.
 
@@ -34,9 +34,29 @@ def git_state() -> tuple[str | None, bool | None]:
     """
     if built_from := os.environ.get("SPECBOOK_COMMIT"):
         return built_from, False
+    return _checkout(paths.root())
+
+
+@cache
+def _checkout(folder: Path) -> tuple[str | None, bool | None]:
+    """Of this folder when it was first asked for: the code that runs was read then."""
     sha = git("rev-parse", "HEAD")
     status = git("status", "--porcelain", "--untracked-files=no", "--", "lib", "params", "models")
     return (sha, bool(status)) if sha and status is not None else (None, None)
+
+
+def refuse_uncommitted() -> None:
+    """Raise ConfigError where the project's own records would be of code that no commit holds.
+
+    Records in another folder are their owner's, and say whether the code was committed.
+    """
+    commit, changed = git_state()
+    if changed and paths.results_dir().resolve() == (paths.root() / "results").resolve():
+        raise ConfigError(
+            f"lib/, params/ or models/ differ from commit {str(commit)[:12]}, and records in results/ name "
+            "the commit that made them. To fix: commit first, set SPECBOOK_RESULTS to another folder, or "
+            "give --dirty: the records then say so"
+        )
 
 
 @cache

@@ -19,7 +19,7 @@ def current(runs: Iterable[RunRecord]) -> list[RunRecord]:
        round; where no arm was, the newest.
     """
     given = list(runs)
-    good = of_one_world(sorted((r for r in given if r.status == "ok"), key=lambda r: r.started_at), _facts)
+    good = _of_today(given)
     baselines = [run for run in good if run.point.speculation is None]
     paired = {_turn(run) for run in baselines}
     arms = [run for run in good if run.point.speculation is not None]
@@ -30,6 +30,24 @@ def current(runs: Iterable[RunRecord]) -> list[RunRecord]:
     alone = {_name(run): run for run in baselines if _name(run) not in held}
     counts = {id(run) for run in (*arms, *kept.values(), *alone.values())}
     return [run for run in given if id(run) in counts]
+
+
+def by_host(runs: Iterable[RunRecord]) -> list[list[RunRecord]]:
+    """The `current` records of each host that measured every point, the newest host first.
+
+    Records from before hosts were kept count as one host's.
+    """
+    newest = _of_today(runs)
+    points, each = {_name(run) for run in newest}, dict[str | None, list[RunRecord]]()
+    for run in newest:
+        own = each.pop(run.hardware.host, [])
+        each[run.hardware.host] = [*own, run]  # the host that measured last comes last
+    return [current(own) for own in reversed(each.values()) if {_name(run) for run in own} == points]
+
+
+def _of_today(runs: Iterable[RunRecord]) -> list[RunRecord]:
+    """Good records of the newest weights, prompts and engine, oldest first."""
+    return of_one_world(sorted((r for r in runs if r.status == "ok"), key=lambda r: r.started_at), _facts)
 
 
 def _name(run: RunRecord) -> tuple[str, ...]:
