@@ -126,3 +126,18 @@ def test_how_often_a_position_held_is_not_told_of_a_handful_of_drafts(monkeypatc
     run = write_run(point(eagle3(3)), 100.0, spec_decode=counters((10, 9, 9)))
     (held,) = acceptance.by_domain([run])["conditional"]
     assert held == pytest.approx([0.1, 0.9, np.nan], nan_ok=True)
+
+
+def test_repeated_answers_add_no_distinct_drafts(monkeypatch, tmp_path):
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
+    found = {"json": ["x", "x", "x"], "chat": ["x", "y", "z"]}
+    runs = [
+        write_run(
+            point(eagle3(2), domain=domain, restart=restart), 100.0, spec_decode=counters((5, 4)),
+            requests=rows().assign(text=text),
+        )
+        for domain, texts in found.items() for restart, text in enumerate(texts)
+    ]  # fmt: skip
+    repeated, distinct = acceptance.by_domain(runs)["conditional"]
+    assert repeated == pytest.approx([0.05, np.nan], nan_ok=True)  # the same 5 drafts came so far, thrice
+    assert distinct == pytest.approx([0.05, 0.8])

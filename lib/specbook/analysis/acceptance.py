@@ -18,7 +18,7 @@ from specbook.stats import ratios
 from specbook.stats.estimate import Estimate
 
 FEW = 10
-"""Drafts that came as far as a position: of fewer, how often it held is chance."""
+"""Distinct drafts that came as far as a position: of fewer, how often it was accepted is chance."""
 GROUP = ["hardware", "kind", "target", "arm", "load", "domain"]
 """Records alike in these are pooled; they differ by restart."""
 COLUMNS = (
@@ -132,16 +132,29 @@ def by_domain(records: Iterable[RunRecord]) -> pd.DataFrame:
 
     Columns: GROUP, method, label, num_speculative_tokens, restarts, the raw counters, rate, length,
     length_low, length_high, `estimate` (the length's `Estimate`), records (their ids), joint and conditional
-    ([K] arrays; conditional is NaN where fewer than FEW drafts came so far), trained_depth (positions that
-    the draft was trained for; NaN where that is not known). Baselines, and points where nothing was drafted,
-    have no row.
+    ([K] arrays; conditional is NaN where fewer than FEW distinct drafts came so far), trained_depth
+    (positions that the draft was trained for; NaN where that is not known). Baselines, and points where
+    nothing was drafted, have no row.
     """
     groups: dict[tuple, list[RunRecord]] = {}
     for record in records:
         counted = _counted(record)
         if counted is not None and counted.num_drafts:
             groups.setdefault(_key(record), []).append(record)
-    return summaries.frame([_row(key, group) for key, group in groups.items()], COLUMNS)
+    new = _new_answers([record for group in groups.values() for record in group])
+    return summaries.frame([_row(key, group, new) for key, group in groups.items()], COLUMNS)
+
+
+def _new_answers(records: list[RunRecord]) -> dict[str, float]:
+    """run_id -> share of its answers that no earlier record of its group gave, word for word.
+
+    Restarts decode greedily: most repeat the answers of the first, and their drafts with them.
+    """
+    if not select.current(records):
+        return {}
+    rows = summaries.pooled_requests(records)
+    repeated = rows.duplicated([*GROUP, "setup", "prompt_id", "text"])
+    return (~repeated).groupby(rows["run_id"]).mean().to_dict()
 
 
 def by_request(runs: Iterable[RunRecord]) -> pd.DataFrame:
@@ -178,7 +191,11 @@ def _key(record: RunRecord) -> tuple:
     return (*names, point.traffic.domain, summaries.method(record), summaries.label(record), k)
 
 
-def _row(key: tuple, records: list[RunRecord]) -> dict:
+def _row(key: tuple, records: list[RunRecord], new: dict[str, float]) -> dict:
+    distinct = sum(
+        new.get(record.run_id, 1.0) * _came_so_far(counters)
+        for record in records if (counters := _counted(record))
+    )  # fmt: skip
     group = [counters for record in records if (counters := _counted(record))]
     depths = {record.provenance.draft_trained_depth for record in records} - {None}
     pooled, interval = pool(group), length_ci(group)
@@ -193,6 +210,6 @@ def _row(key: tuple, records: list[RunRecord]) -> dict:
         "estimate": interval,
         "records": tuple(record.run_id for record in records),
         "joint": joint(pooled),
-        "conditional": np.where(_came_so_far(pooled) < FEW, np.nan, conditional(pooled)),
+        "conditional": np.where(distinct < FEW, np.nan, conditional(pooled)),
         "trained_depth": max(depths, default=np.nan),
     }
