@@ -11,7 +11,7 @@ from pathlib import Path
 import machine
 import processes
 from image import ctr
-from places import BIN, BRIDGE, RUN, call
+from places import BRIDGE, RUN, call
 
 from specbook.deploy.kubectl import LOCAL_CONTEXT, Kubectl
 from specbook.errors import ClusterError
@@ -118,9 +118,7 @@ def remove_networks(namespaces: list[Path]) -> None:
 
 
 def remove_rules() -> None:
-    """Chains of kube-proxy and of the port mapping; kube-proxy's own clean-up leaves its empty ones."""
-    if (BIN / "kube-proxy").is_file():
-        call(BIN / "kube-proxy", "--cleanup")
+    """Chains of kube-proxy and kubelet, and of mapped ports; `kube-proxy --cleanup` leaves empty ones."""
     ours = set(machine.chains()) - set(machine.before()["chains"])
     for family in ("iptables", "ip6tables"):
         saved = call(f"{family}-save")

@@ -62,7 +62,8 @@ def test_every_monitor_is_compared_at_the_same_sensitivity():
     assert list(table["drift"].unique()) == ["abrupt", "replayed"]
     assert (table.groupby(["drift", "within_s"]).size() == 4).all()
     assert sorted(table["within_s"].unique()) == list(drift.WITHIN_S)
-    assert (table["found"] >= drift.SHARE).all()
+    # Each is judged at the threshold of the others, so the one that set it may be missed.
+    assert (table["found"] >= drift.SHARE - 1 / table["episodes"]).all()
     assert (table["delay_s"] <= table["within_s"]).all()
     assert (table["delay_drafts"] > 0).all()
     assert set(table.loc[table["drift"] == "replayed", "episodes"]) == {20}

@@ -64,6 +64,17 @@ def test_the_threshold_is_the_highest_that_still_finds_enough():
     assert found == pytest.approx([15, 10, 5])
 
 
+def test_an_episode_is_judged_at_the_threshold_of_the_others():
+    episodes = [Episode(growth([0] * 10 + [0.5 + rise] * 10), 10.0) for rise in (1, 2, 3, 4)]
+    quiet = Quiet(growth([0] * 20), 1.0, 20.0)
+    one, = compare((Cusum(0.5),), REFERENCE, episodes, quiet, share=1, within_s=5)  # fmt: skip
+    assert one.threshold == pytest.approx(5)
+    # At the others' threshold of 10 the slowest rise comes too late; it set the threshold of 5 alone.
+    assert (one.found.value, one.found.n) == (0.75, 4)
+    alone, = compare((Cusum(0.5),), REFERENCE, episodes[:1], quiet, share=1, within_s=5)  # fmt: skip
+    assert alone.found.value == 0
+
+
 @pytest.mark.parametrize(("share", "within_s", "why"), [(0, 5, "a share above 0"), (1, 0.5, "no interval")])
 def test_what_cannot_be_matched_is_refused(share, within_s, why):
     with pytest.raises(ValueError, match=why):

@@ -97,8 +97,10 @@ def compare(found: Recordings, replays: int = REPLAYS, days: float = REPLAYED_DA
     """Each monitor at each of WITHIN_S (COMPARED), for drifts recorded live, abrupt and slow, and for drifts
     put together.
 
-    A replayed drift is blocks of the calm recordings, then blocks of what came after an abrupt drift; the
-    false alarms of all rows are those in `days` of blocks of the calm recordings.
+    Thresholds are chosen on all episodes of a kind; `found` and the delays are each episode's at that of the
+    others, so that none is judged by what it helped to choose, and a monitor that finds none is left out. A
+    replayed drift is blocks of the calm recordings, then blocks of what came after an abrupt drift. The false
+    alarms of all rows are those in `days` of blocks of the calm recordings.
     """
     recorded = found.calm()
     reference, each_s = Reference.of(recorded), interval_s(recorded)
@@ -116,6 +118,7 @@ def compare(found: Recordings, replays: int = REPLAYS, days: float = REPLAYED_DA
         for within_s in WITHIN_S
         if episodes and all(_is_read(episode, within_s) for episode in episodes)
         for one in detection.compare(MONITORS, reference, episodes, quiet, share=SHARE, within_s=within_s)
+        if one.delays
     ]
     return pd.DataFrame(rows, columns=list(COMPARED))
 
@@ -138,8 +141,8 @@ def _row(drift: str, within_s: float, one: detection.Detected) -> dict:
     seconds = [delay.seconds for delay in one.delays]
     return {
         "drift": drift, "within_s": within_s, "monitor": one.title, "threshold": one.threshold,
-        "episodes": one.found.n, "found": one.found.value, "delay_s": float(np.median(seconds)),
-        "delay_p90_s": float(np.quantile(seconds, 0.9)),
+        "episodes": one.found.n, "found": one.found.value,
+        "delay_s": float(np.median(seconds)), "delay_p90_s": float(np.quantile(seconds, 0.9)),
         "delay_drafts": float(np.median([delay.drafts for delay in one.delays])),
         "false_alarms": one.false_alarms_per_day.value, "estimate": one.false_alarms_per_day,
     }  # fmt: skip

@@ -39,7 +39,7 @@ class Detected(NamedTuple):
     title: str
     threshold: float
     found: Estimate
-    """Share of the episodes in which an alarm was given within the time."""
+    """Share of the episodes in which an alarm was in time, each at the threshold of the others."""
     delays: tuple[Delay, ...]
     """Of those that were found, as quick as they come."""
     false_alarms_per_day: Estimate
@@ -65,14 +65,24 @@ def matched_threshold(
     """
     if not episodes or not 0 < share <= 1:
         raise ValueError(f"need an episode and a share above 0, got {len(episodes)} and {share}")
+    return _threshold(_highest(monitor, reference, episodes, within_s), share)
+
+
+def _threshold(highest: np.ndarray, share: float) -> float:
+    return float(np.sort(highest)[::-1][int(np.ceil(share * len(highest))) - 1])
+
+
+def _highest(
+    monitor: Monitor, reference: Reference, episodes: Sequence[Episode], within_s: float
+) -> np.ndarray:
+    """[episodes] The statistic's maximum within the time: at most this threshold finds that episode."""
     highest = []
     for episode in episodes:
         found, seconds = since_drift(monitor, reference, episode)
         if not (seconds <= within_s).any():
             raise ValueError(f"an episode has no interval within {within_s:g} s of its drift: record longer")
         highest.append(found[seconds <= within_s].max())
-    needed = int(np.ceil(share * len(highest)))
-    return float(np.sort(highest)[::-1][needed - 1])
+    return np.array(highest)
 
 
 def delay(monitor: Monitor, reference: Reference, episode: Episode, threshold: float) -> Delay | None:
@@ -167,14 +177,20 @@ def compare(
 ) -> list[Detected]:
     """Each monitor at its `matched_threshold`, the fewest false alarms first, then the quickest.
 
-    One that had to alarm at what is as usual, at 0 or below, to be quick enough is left out.
+    An episode is judged at the threshold of the others: at one that it helped to set, it would be found by
+    construction. A single episode is therefore never found. One that had to alarm at what is as usual,
+    at 0 or below, to be quick enough is left out.
     """
     made = []
     for monitor in monitors:
-        at = matched_threshold(monitor, reference, episodes, share=share, within_s=within_s)
+        highest = _highest(monitor, reference, episodes, within_s)
+        at = _threshold(highest, share)
         if at <= 0:
             continue
-        found = [delay(monitor, reference, episode, at) for episode in episodes]
+        places = range(len(episodes) if len(episodes) > 1 else 0)
+        found = [
+            delay(monitor, reference, episodes[i], _threshold(np.delete(highest, i), share)) for i in places
+        ]
         delays = tuple(sorted(d for d in found if d is not None and d.seconds <= within_s))
         rate = false_alarms_per_day(monitor, reference, quiet, at)
         made.append(

@@ -6,7 +6,10 @@ from specbook.analysis import acceptance, drift, traffic
 from specbook.book.remarks.words import count, listed
 from specbook.records.drifted import FallenBack
 
-UNSEEN = "No monitor finds these drifts in the time that it is given without alarming at what is as usual."
+UNSEEN = (
+    "No monitor finds these drifts in time at the threshold that the other drifts of their kind set, without "
+    "alarming at what is as usual. A single drift has no others: record two or more."
+)
 COUNTERS = ("num_drafts", "num_draft_tokens", "num_accepted_tokens")
 
 
@@ -140,14 +143,10 @@ def _none(number: float) -> str:
     return f"{number:.0f}" if number else "none"
 
 
-def answer(table: pd.DataFrame, rows: pd.DataFrame) -> str:
-    """The chapter's answer, from both halves."""
-    sent, lost = int(rows["sent"].sum()), _none(rows["lost"].sum())
+def answer(table: pd.DataFrame, result: FallenBack) -> str:
+    """The chapter's answer, from both halves: what was seen, what was lost, what fallback is worth."""
     live = table[table["drift"] != "replayed"]
-    return (
-        f"**Answer.** {_seen(live)} Of {sent} requests in the episodes with and without fallback, {lost} "
-        "were lost or broken off."
-    )
+    return f"**Answer.** {_seen(live)} {fallback(drift.served(result), result)}"
 
 
 def _seen(table: pd.DataFrame) -> str:
@@ -155,7 +154,8 @@ def _seen(table: pd.DataFrame) -> str:
         return UNSEEN
     _, seen = _calmest(table)
     return (
-        f"The calmest monitor of the server's own counters saw the drift after {seen['delay_s']:.1f} s at "
-        f"the median ({seen['monitor']}, {seen['drift']} drift, {seen['false_alarms']:.1f} false alarms a "
-        "day)."
+        f"The calmest monitor of the server's own counters, {seen['monitor']}, found "
+        f"{100 * seen['found']:.0f} % of {count(int(seen['episodes']), seen['drift'] + ' drift')} after "
+        f"{seen['delay_s']:.1f} s at the median, each at the threshold of the others, with "
+        f"{seen['estimate'].span(digits=1)} false alarms a day over {seen['estimate'].counted} without drift."
     )
