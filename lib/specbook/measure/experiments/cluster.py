@@ -16,6 +16,7 @@ from specbook.deploy.older_api import translated
 from specbook.deploy.render import Manifest
 from specbook.errors import ClusterError
 from specbook.measure import serving as deployed
+from specbook.measure.balancer import late_balancer
 from specbook.measure.cluster_timeline import SIGNALS, ClusterApi, Observer, is_ready
 from specbook.measure.experiments.base import register
 from specbook.measure.open_loop import OpenLoop, Segment
@@ -43,6 +44,8 @@ class Action(Frozen):
     """What `apply` applies."""
     replicas: int = 1
     """What `scale` sets."""
+    name: str | None = None
+    """For pages, where `do` says too little."""
     timeout_s: float = Field(default=300, gt=0)
     """How long its rollout is waited for; a rollout that is late is an outcome, not an error."""
 
@@ -61,6 +64,8 @@ class Scenario(Frozen):
     until_ready: int | None = None
     """The last segment ends `tail_s` after so many pods are ready, and all actions are done."""
     tail_s: float = Field(default=30, ge=0)
+    balancer_lag_s: float = Field(default=0, ge=0, le=60)
+    """How late the balancer may be; needs the cluster of `make cluster`, whose kube-proxy is then paused."""
     domains: tuple[Name, ...] = ("json", "math", "chat")
     max_tokens: int = Field(ge=1)
     seed: int = 0
@@ -94,7 +99,8 @@ class _Run:
             self.asked.seed, may_end=lambda: self._may_end(observer),
         )  # fmt: skip
         try:
-            with Observer(self.api) as observer, self._autoscaled():
+            lag = late_balancer(self.asked.balancer_lag_s)
+            with Observer(self.api) as observer, self._autoscaled(), lag:
                 load.start()
                 operator = threading.Thread(target=self._operate, args=(load,), daemon=True)
                 operator.start()
@@ -221,7 +227,9 @@ class _Run:
                 outcome = f"failed: {error}"
             times = {"began_s": began - load.zero, "ended_s": time.time() - load.zero}
             rounded = {name: round(value, 1) for name, value in times.items()}
-            self.actions.append(Performed(action=action.do, outcome=outcome.strip()[-300:], **rounded))
+            self.actions.append(
+                Performed(action=action.name or action.do, outcome=outcome.strip()[-300:], **rounded)
+            )
         self.done_at = time.time()
 
     def _do(self, action: Action) -> str:
@@ -235,9 +243,11 @@ class _Run:
                 run("-n", NAMESPACE, "scale", DEPLOYMENT, f"--replicas={action.replicas}")
             case "kill":
                 victim = next(pod["metadata"]["name"] for pod in self.api.pods() if is_ready(pod))
-                return run("-n", NAMESPACE, "delete", "pod", victim, "--grace-period=0", "--force")
+                return self._whole_again(
+                    run("-n", NAMESPACE, "delete", "pod", victim, "--grace-period=0", "--force"), timeout
+                )
             case "evict":
-                return self._evict()
+                return self._whole_again(self._evict(), timeout)
             case "stop_metrics":
                 self._adapter = self.kubectl.get(ADAPTER)
                 return run("delete", ADAPTER)
@@ -245,6 +255,10 @@ class _Run:
                 return self._start_metrics()
         status = ("-n", NAMESPACE, "rollout", "status", DEPLOYMENT, f"--timeout={timeout:g}s")
         return run(*status, timeout_s=timeout + 30).splitlines()[-1]
+
+    def _whole_again(self, outcome: str, timeout_s: float) -> str:
+        self._wait("all pods again", timeout_s, self._settled)
+        return outcome
 
     _adapter: dict[str, Any] | None = None
 
