@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 OVERLAYS = sorted(path.name for path in (DEPLOY / "overlays").iterdir() if path.is_dir())
 COMPONENTS = sorted(path.name for path in (DEPLOY / "components").iterdir() if path.is_dir())
-UNDER = {"multi-node": "tensor-parallel"}
+UNDER = {"multi-node": "tensor-parallel", "campaign-cpu": "cpu"}
 """The overlay that a component is made for, where it is not `gpu`."""
 
 

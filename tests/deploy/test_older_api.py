@@ -2,7 +2,8 @@
 
 import pytest
 
-from specbook.deploy.older_api import served, translated
+from specbook.deploy.objects import find, pod_templates
+from specbook.deploy.older_api import JOB_POLICIES, served, translated
 from specbook.deploy.render import overlay, render
 
 GPU = render(overlay("gpu"))
@@ -30,3 +31,14 @@ def test_given_manifests_stay_as_they_are():
     before = str(GPU)
     translated(GPU, 20)
     assert str(GPU) == before
+
+
+def test_an_indexed_job_is_one_job_for_each_index(with_component):
+    indexed = with_component("campaign")
+    changed, notes = translated(indexed, 20)
+    jobs = find(changed, "Job")
+    indices = [pod.spec["containers"][0]["env"][-1] for pod in pod_templates(jobs) if "campaign" in pod.name]
+    assert indices == [{"name": "JOB_COMPLETION_INDEX", "value": value} for value in "01"]
+    assert not [job for job in jobs if set(JOB_POLICIES) & set(job["spec"])]
+    assert "Job specbook-campaign: one Job for each index" in notes
+    assert translated(indexed, 34) == (indexed, [])

@@ -113,6 +113,26 @@ def most_ready(run: ClusterRun) -> int:
     return int(timeline(run)["ready"].max())
 
 
+def ready_at_end(run: ClusterRun) -> int:
+    """Pods that were ready at the last reading."""
+    return int(timeline(run)["ready"].dropna().iloc[-1])
+
+
+def cut_before_ready(run: ClusterRun) -> int:
+    """Pods that were deleted before they ever served."""
+    return sum(
+        pod.deleted_s is not None and (pod.ready_s is None or pod.ready_s > pod.deleted_s)
+        for pod in run.pods
+    )  # fmt: skip
+
+
+def accepted_per_draft(run: ClusterRun) -> float:
+    """Mean of accepted tokens per draft over the run; NaN without drafts."""
+    counted = run.spec_decode or {}
+    drafts = counted.get("num_drafts", 0)
+    return counted["num_accepted_tokens"] / drafts if drafts else np.nan
+
+
 def flaps(run: ClusterRun, begin_s: float, end_s: float) -> int:
     """Changes of the wanted number of pods between two times."""
     seen = timeline(run)

@@ -11,6 +11,8 @@ from specbook.measure.experiments.cluster import Scenario
 from specbook.records.cluster_run import ClusterRun
 from specbook.records.experiment import ExperimentRecord
 
+CONTROLS = ("no preStop", "late balancer", "no shutdown timeout", "short grace")
+"""A drain without one of its parts; behind a late balancer with preStop and without."""
 Named = Mapping[tuple[str, int], ClusterRun]
 SCRAPE_S, WINDOW_S, RULE_S, ADAPTER_S, SYNC_S = 10, 25, 10, 0, 15
 """Periods of the shipped rules and of the autoscaler; the adapter of `make cluster` keeps nothing back."""
@@ -46,20 +48,34 @@ def stages(runs: Sequence[ClusterRun]) -> pd.DataFrame:
 
 def accounts(runs: Named, scenarios: Sequence[str]) -> pd.DataFrame:
     """A row for each action of each run: the requests under way meanwhile, and what became of them."""
-    rows = []
-    for (name, repeat), run in runs.items():
-        for action in {one.action: one for one in run.actions}.values() if name in scenarios else ():
-            found = scaling.counts(scaling.during(run, [action.action]))
-            took = f"{action.ended_s - action.began_s:.0f}"
-            rows.append(
-                {"scenario": name, "repeat": repeat + 1, "action": action.action, "took, s": took, **found}
-            )
-    return pd.DataFrame(rows, columns=[*("scenario", "repeat", "action", "took, s"), *_COUNTED]).set_index(
-        ["scenario", "repeat", "action"]
-    )
+    rows = [
+        {"scenario": name, "repeat": repeat + 1, "action": action.action,
+         "took, s": f"{action.ended_s - action.began_s:.0f}",
+         **scaling.counts(scaling.during(run, [action.action])), "ended with": action.outcome}
+        for (name, repeat), run in runs.items()
+        for action in (run.actions if name in scenarios else ())
+    ]  # fmt: skip
+    columns = ["scenario", "repeat", "action", "took, s", "sent", *scaling.OUTCOMES, "lost", "ended with"]
+    return pd.DataFrame(rows, columns=columns).set_index(["scenario", "repeat", "action"])
 
 
-_COUNTED = ("sent", *scaling.OUTCOMES, "lost")
+def pods(runs: Named, scenarios: Sequence[str]) -> pd.DataFrame:
+    """A row for each run: how many pods it took, how steady their number was, and what clients saw."""
+    rows = [
+        {"scenario": name, "repeat": repeat + 1, "pods at most": scaling.most_ready(run),
+         "at the end": scaling.ready_at_end(run), "pod-seconds": round(scaling.pod_seconds(run)),
+         "changes of wanted": scaling.flaps(run, 0, run.ended_s),
+         "deleted before they served": scaling.cut_before_ready(run),
+         "accepted per draft": scaling.accepted_per_draft(run),
+         **scaling.latency(found := scaling.requests(run)), **_sent(found)}
+        for (name, repeat), run in runs.items() if name in scenarios
+    ]  # fmt: skip
+    return pd.DataFrame(rows).set_index(["scenario", "repeat"]) if rows else pd.DataFrame()
+
+
+def _sent(rows: pd.DataFrame) -> dict[str, int]:
+    counted = scaling.counts(rows)
+    return {"sent": counted["sent"], "lost": counted["lost"]}
 
 
 def answer(runs: Named) -> str:
@@ -72,14 +88,20 @@ def answer(runs: Named) -> str:
             f"When the load triples, a second pod serves after {span} s (n={len(ready)} repeats); "
             f"the bound by arithmetic is {bound_s(steps):.0f} s."
         )
-    if updates := of_scenario(runs, "rollout"):
-        found = [scaling.counts(scaling.during(run, ["restart", "undo"])) for run in updates]
-        lost, sent = sum(one["lost"] for one in found), sum(one["sent"] for one in found)
-        said.append(
-            f"A rolling update and the way back, under load, lost {lost} of {sent:,} streamed requests."
-        )
-    others = accounts(runs, ("no preStop", "no shutdown timeout", "short grace"))
+    updates = {name: of_scenario(runs, name) for name in ("rollout", "rollout during scale-out")}
+    for name, some in updates.items():
+        for run in some:
+            found = scaling.counts(scaling.during(run, ["restart", "undo"]))
+            what = "and the way back" if any(one.action == "undo" for one in run.actions) else "alone"
+            said.append(
+                f"A {name.replace('rollout', 'rolling update')} {what}, under load, lost {found['lost']} of "
+                f"{found['sent']:,} streamed requests."
+            )
+    others = accounts(runs, CONTROLS)
     if len(others):
-        each = [f"{name} lost {row['lost']} of {row['sent']}" for (name, *_), row in others.iterrows()]
+        each = [
+            f"{name if action == 'restart' else f'{name}, {action},'} lost {row['lost']} of {row['sent']}"
+            for (name, _, action), row in others.iterrows()
+        ]
         said.append(f"With a part of the drain taken away: {'; '.join(each)}.")
     return "**Answer.** " + (" ".join(said) or "Not measured yet.")

@@ -41,6 +41,16 @@ def _cluster(context: str | None, kubeconfig: Path | None) -> "Kubectl":
     return cluster
 
 
+def _fitting(manifests: "list[Manifest]", cluster: "Kubectl") -> "list[Manifest]":
+    """The objects in the words of the cluster's version; says which it changed."""
+    from specbook.deploy.older_api import translated
+
+    fitting, notes = translated(manifests, cluster.minor())
+    for note in notes:
+        _say(f"in this cluster's words: {note}")
+    return fitting
+
+
 def _served(overlay: str) -> "tuple[str, Manifest]":
     """Namespace and object of the Deployment that serves."""
     from specbook.deploy.objects import deployment
@@ -102,8 +112,8 @@ def diff(
     from specbook.deploy.apply import plan, summary
 
     with one_clear_message():
-        manifests = _objects(overlay)
-        steps = plan(_cluster(context, kubeconfig), manifests, force)
+        manifests, cluster = _objects(overlay), _cluster(context, kubeconfig)
+        steps = plan(cluster, _fitting(manifests, cluster), force)
         for step in steps:
             if step.diff:
                 _say(step.diff)
@@ -124,7 +134,7 @@ def apply(
         if found := _problems(manifests):
             raise ConfigError(f"nothing was changed: {len(found)} things to fix first")
         cluster = _cluster(context, kubeconfig)
-        steps = applying.plan(cluster, manifests, force)
+        steps = applying.plan(cluster, _fitting(manifests, cluster), force)
         after = (lambda _: None) if no_wait else waiting.for_jobs(cluster, timeout, _say)
         if any(step.action != "unchanged" for step in steps):
             _confirm(f"apply {overlay}: {applying.summary(steps)}", yes)
@@ -217,7 +227,7 @@ def delete(
     from specbook.deploy import apply as applying
 
     with one_clear_message():
-        manifests = _objects(overlay)
-        cluster = _cluster(context, kubeconfig)
+        manifests, cluster = _objects(overlay), _cluster(context, kubeconfig)
+        manifests = _fitting(manifests, cluster)
         _confirm(f"delete {len(list(applying.deletable(manifests, everything)))} objects of {overlay}", yes)
         applying.delete(cluster, manifests, _say, everything)

@@ -101,6 +101,10 @@ class Kubectl:
         context, _, server = self.run("config", "view", "--minify", f"--output={both}").rpartition(" ")
         return context, server
 
+    def minor(self) -> int:
+        """The N of the server's Kubernetes 1.N."""
+        return int(re.sub(r"\D", "", json.loads(self.run("get", "--raw=/version"))["minor"]))
+
     def apply(self, manifests: list[Manifest], *options: str) -> str:
         """Apply objects by server-side apply."""
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})

@@ -15,6 +15,10 @@ SLEEP_SINCE = 30
 """The `sleep` action of preStop (KEP-3960, on by default)."""
 EVICTION_POLICY_SINCE = 27
 """`unhealthyPodEvictionPolicy` (KEP-3017, on by default)."""
+INDEXED_JOBS_SINCE = 22
+"""`completionMode: Indexed` (KEP-2214, on by default)."""
+JOB_POLICIES = {"podFailurePolicy": 26, "backoffLimitPerIndex": 29, "maxFailedIndexes": 29}
+"""Field of a Job's spec -> the minor release that has it on by default (KEP-3329, KEP-3850)."""
 
 
 def served(api_version: str, kind: str, minor: int) -> str:
@@ -25,8 +29,28 @@ def served(api_version: str, kind: str, minor: int) -> str:
 
 def translated(manifests: list[Manifest], minor: int) -> tuple[list[Manifest], list[str]]:
     """The same objects in the words of Kubernetes 1.`minor`, and one line for each word that was changed."""
-    changed = copy.deepcopy(manifests)
-    return changed, list(dict.fromkeys(_translate(changed, minor)))
+    changed, notes = [], []
+    for manifest in copy.deepcopy(manifests):
+        changed += (some := _jobs(manifest, minor))
+        notes += [f"Job {manifest['metadata']['name']}: one Job for each index"] * (len(some) > 1)
+    return changed, list(dict.fromkeys([*notes, *_translate(changed, minor)]))
+
+
+def _jobs(manifest: Manifest, minor: int) -> list[Manifest]:
+    """An indexed Job as one Job for each index, where the server has none; anything else as it is."""
+    spec = manifest.get("spec", {})
+    if manifest["kind"] != "Job" or spec.get("completionMode") != "Indexed" or minor >= INDEXED_JOBS_SINCE:
+        return [manifest]
+    jobs = []
+    for index in range(spec["completions"]):
+        job = copy.deepcopy(manifest)
+        for name in ("completionMode", "completions", "parallelism"):
+            job["spec"].pop(name, None)
+        job["metadata"]["name"] += f"-{index}"
+        for container in job["spec"]["template"]["spec"]["containers"]:
+            container.setdefault("env", []).append({"name": "JOB_COMPLETION_INDEX", "value": str(index)})
+        jobs.append(job)
+    return jobs
 
 
 def _translate(manifests: list[Manifest], minor: int) -> Iterator[str]:
@@ -39,6 +63,9 @@ def _translate(manifests: list[Manifest], minor: int) -> Iterator[str]:
             "unhealthyPodEvictionPolicy", None
         ):
             yield "PodDisruptionBudget: unhealthyPodEvictionPolicy is left out"
+        for field, since in JOB_POLICIES.items() if manifest["kind"] == "Job" else ():
+            if minor < since and manifest["spec"].pop(field, None) is not None:
+                yield f"Job: {field} is left out"
     if minor >= SLEEP_SINCE:
         return
     for pod in pod_templates(manifests):
