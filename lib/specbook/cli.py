@@ -215,6 +215,18 @@ def readme(hardware: Hardware = "cpu", chapter: str = "03_p_eagle") -> None:
 
 
 @app.command()
+def skill(hardware: Hardware = "cpu") -> None:
+    """Write outputs/skill-inference-server.md, what was built and reached, from the full plans' records."""
+    from specbook import paths
+    from specbook.book import skill as deliverable
+
+    with _one_clear_message(), busy("reading every record"):
+        place = paths.root() / "outputs" / "skill-inference-server.md"
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(deliverable.text(hardware))
+
+
+@app.command()
 def serve(
     profile: ProfileName = "cpu/eagle3",
     port: Annotated[int, typer.Option(help="On 127.0.0.1.", min=1, max=65535)] = 8000,

@@ -13,6 +13,7 @@ from specbook.records.experiment import ExperimentRecord
 
 CONTROLS = ("no preStop", "late balancer", "no shutdown timeout", "short grace")
 """A drain without one of its parts; behind a late balancer with preStop and without."""
+UPDATES = ("rollout", "rollout during scale-out")
 Named = Mapping[tuple[str, int], ClusterRun]
 SCRAPE_S, WINDOW_S, RULE_S, ADAPTER_S, SYNC_S = 10, 25, 10, 0, 15
 """Periods of the shipped rules and of the autoscaler; the adapter of `make cluster` keeps nothing back."""
@@ -88,7 +89,7 @@ def answer(runs: Named) -> str:
             f"When the load triples, a second pod serves after {span} s (n={len(ready)} repeats); "
             f"the bound by arithmetic is {bound_s(steps):.0f} s."
         )
-    updates = {name: of_scenario(runs, name) for name in ("rollout", "rollout during scale-out")}
+    updates = {name: of_scenario(runs, name) for name in UPDATES}
     for name, some in updates.items():
         for run in some:
             found = scaling.counts(scaling.during(run, ["restart", "undo"]))

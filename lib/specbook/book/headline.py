@@ -60,7 +60,7 @@ def write(runs: Sequence[RunRecord], folder: Path) -> Path:
     plt.close(figure)
     table = tables.overview(speedup.fastest(best), named=_several(best)).reset_index()
     caption = EVERY_METHOD if _several(best) else CAPTION
-    page.write_text(_page(_answer(best, runs), drawn, caption, table))
+    page.write_text(_page(answer(best, runs), drawn, caption, table))
     return page
 
 
@@ -80,13 +80,13 @@ def write_readme(runs: Sequence[RunRecord], readme: Path, picture: Path) -> None
     head, rest = text.split(BEGIN)
     tail = rest.split(END)[1]
     place = picture.relative_to(readme.parent)
-    block = f"\n![{ALT}]({place})\n\n{_answer(best, runs)}\n\n{style.credit(runs)}\n"
+    block = f"\n![{ALT}]({place})\n\n{answer(best, runs)}\n\n{style.credit(runs)}\n"
     readme.write_text(head + BEGIN + block + END + tail)
 
 
-def _answer(best: pd.DataFrame, runs: Sequence[RunRecord]) -> str:
+def answer(best: pd.DataFrame, runs: Sequence[RunRecord]) -> str:
     """The chapter's answer, and what its largest number was when other campaigns measured it."""
-    answer = sentences.speculation(best, speedup.best_over_domains(runs))
+    said = sentences.speculation(best, speedup.best_over_domains(runs))
     top = best.loc[best["speedup"].idxmax()]
     elsewhere = replication.of(top, runs, select.current(records.load()))
     dates = {run.run_id: run.started_at[:10] for run in records.load()}
@@ -94,9 +94,7 @@ def _answer(best: pd.DataFrame, runs: Sequence[RunRecord]) -> str:
         f"{row.estimate.format('×')}, on {dates[row.records[0]]} (`{row.hardware}`)"
         for row in elsewhere.itertuples()
     ]
-    return (
-        f"{answer} Measured again, {top['label']} on {top['domain']} gave {listed(each)}." if each else answer
-    )
+    return f"{said} Measured again, {top['label']} on {top['domain']} gave {listed(each)}." if each else said
 
 
 def _several(best: pd.DataFrame) -> bool:
