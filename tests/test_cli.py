@@ -17,7 +17,7 @@ from specbook.measure import campaign, preview, provenance
 from specbook.plan import profiles
 from specbook.pocket import train
 
-COMMANDS = ("doctor", "run", "book", "check", "pack", "probe", "readme", "serve", "ask", "train")
+COMMANDS = ("doctor", "run", "book", "check", "pack", "probe", "readme", "serve", "skill", "ask", "train")
 
 
 @pytest.fixture(autouse=True)
