@@ -1,6 +1,7 @@
 """A one-node Kubernetes on this machine: `up`, `down`, `status`; `stop` and `start` adapter or prometheus."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ import keys
 import machine
 import processes
 import teardown
-from places import BIN, NODE, PORTS, RUN, STORE, call
+from places import BIN, NODE, POD_USER, PORTS, RUN, STORE, VOLUME, call
 
 from specbook.deploy.kubectl import LOCAL_CONTEXT, Kubectl
 from specbook.errors import ClusterError, SpecbookError
@@ -106,7 +107,8 @@ def start_all() -> None:
     for name, command in commands.items():
         processes.start(name, command)
     # Not a server-side apply: 1.20 has none for APIServices.
-    kubectl().run("apply", "-f", "-", stdin=json.dumps(metrics_api()))
+    objects = {"apiVersion": "v1", "kind": "List", "items": [*metrics_api(), volume()]}
+    kubectl().run("apply", "-f", "-", stdin=json.dumps(objects))
     until("kubelet", 60, ready)
 
 
@@ -141,7 +143,7 @@ def ready() -> bool:
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
-def metrics_api() -> dict:
+def metrics_api() -> list[dict]:
     """The external-metrics API, registered as components/external-metrics-adapter does."""
     place = {"name": "external-metrics-adapter", "namespace": METRICS}
     port = PORTS["adapter"]
@@ -159,7 +161,7 @@ def metrics_api() -> dict:
         "service": {**place, "port": port},
     }
     registration = {"name": "v1beta1.external.metrics.k8s.io"}
-    items = [
+    return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": METRICS}},
         {"apiVersion": "v1", "kind": "Service", "metadata": place, "spec": outside},
         {
@@ -169,7 +171,18 @@ def metrics_api() -> dict:
             "spec": service,
         },
     ]
-    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def volume() -> dict:
+    """A volume for the campaign's records: a folder that pods may write, kept by `down`."""
+    VOLUME.mkdir(exist_ok=True)
+    os.chown(VOLUME, *POD_USER)
+    spec = {
+        "capacity": {"storage": "10Gi"},
+        "accessModes": ["ReadWriteMany"],
+        "hostPath": {"path": str(VOLUME)},
+    }
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "records"}, "spec": spec}
 
 
 def status() -> None:
@@ -207,7 +220,8 @@ def down() -> None:
     teardown.down()
     took_s = time.monotonic() - began
     print(f"cluster: down after {took_s:.0f} s; no process, mount, bridge or rule of it is left.")
-    print(f"Kept for the next start: {BIN}, {image.IMAGE}, {STORE}. `make clean` removes them.")
+    print(f"Kept for the next start: {BIN}, {image.IMAGE}, {STORE}; records of a campaign: {VOLUME}.")
+    print("`make clean` removes them.")
 
 
 def main(words: list[str]) -> int:

@@ -12,6 +12,10 @@ BIN = CLUSTER / "bin"
 IMAGE = CLUSTER / "image"
 STORE = CLUSTER / "containerd"
 """containerd's images: kept by `make cluster-down`, so that the next start does not import 4 GB again."""
+VOLUME = CLUSTER / "volume"
+"""What pods write for good: a campaign's records."""
+POD_USER = (10001, 10001)
+"""User and group of the image."""
 RUN = CLUSTER / "run"
 """Everything of one cluster's life: keys, state, logs, process ids. `make cluster-down` removes it."""
 

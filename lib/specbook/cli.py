@@ -1,4 +1,4 @@
-"""The command line: doctor, run, book, serve, ask, probe, check, train."""
+"""The command line: doctor, run, book, serve, ask, probe, check, train, skill."""
 
 import signal
 import time

@@ -40,6 +40,10 @@ class ClusterApi:
         """An object; raises httpx.HTTPError where there is none."""
         return self._client.get(path).raise_for_status().json()
 
+    def has(self, group_version: str) -> bool:
+        """Whether the cluster serves an API group."""
+        return self._client.get(f"/apis/{group_version}").is_success
+
     def post(self, path: str, body: dict[str, Any]) -> httpx.Response:
         """The answer, whatever its status."""
         return self._client.post(path, json=body)

@@ -156,6 +156,11 @@ class _Run:
 
     def _prepare(self) -> list[str]:
         """The Deployment as asked for, with its pods ready, no autoscaler yet, and signals at rest."""
+        if self.asked.serving.autoscaler and not self.api.has("external.metrics.k8s.io/v1beta1"):
+            raise ClusterError(
+                "this cluster has no external metrics API, which the autoscaler reads. To fix: "
+                "apply deploy/components/external-metrics-adapter, or install KEDA"
+            )
         self._delete_scaler()
         changed = self._apply(self.asked.serving, scaler=False)
         self.kubectl.run("-n", NAMESPACE, "scale", DEPLOYMENT, f"--replicas={self.asked.replicas}")
