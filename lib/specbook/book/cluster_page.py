@@ -47,8 +47,11 @@ def stages(runs: Sequence[ClusterRun]) -> pd.DataFrame:
     return pd.DataFrame(columns).rename(index=WHAT).rename_axis("seconds from the step until")
 
 
-def accounts(runs: Named, scenarios: Sequence[str]) -> pd.DataFrame:
-    """A row for each action of each run: the requests under way meanwhile, and what became of them."""
+def accounts(runs: Named, scenarios: Sequence[str], said: bool = False) -> pd.DataFrame:
+    """A row for each action of each run: the requests under way meanwhile, and what became of them.
+
+    `said`: with kubectl's last words beside.
+    """
     rows = [
         {"scenario": name, "repeat": repeat + 1, "action": action.action,
          "took, s": f"{action.ended_s - action.began_s:.0f}",
@@ -56,27 +59,36 @@ def accounts(runs: Named, scenarios: Sequence[str]) -> pd.DataFrame:
         for (name, repeat), run in runs.items()
         for action in (run.actions if name in scenarios else ())
     ]  # fmt: skip
-    columns = ["scenario", "repeat", "action", "took, s", "sent", *scaling.OUTCOMES, "lost", "ended with"]
+    columns = ["scenario", "repeat", "action", "took, s", "sent", *scaling.OUTCOMES, "lost"]
+    columns += ["ended with"] * said
     return pd.DataFrame(rows, columns=columns).set_index(["scenario", "repeat", "action"])
 
 
 def pods(runs: Named, scenarios: Sequence[str]) -> pd.DataFrame:
-    """A row for each run: how many pods it took, how steady their number was, and what clients saw."""
-    rows = [
-        {"scenario": name, "repeat": repeat + 1, "pods at most": scaling.most_ready(run),
-         "at the end": scaling.ready_at_end(run), "pod-seconds": round(scaling.pod_seconds(run)),
-         "changes of wanted": scaling.flaps(run, 0, run.ended_s),
-         "deleted before they served": scaling.cut_before_ready(run),
-         "accepted per draft": scaling.accepted_per_draft(run),
-         **scaling.latency(found := scaling.requests(run)), **_sent(found)}
-        for (name, repeat), run in runs.items() if name in scenarios
-    ]  # fmt: skip
-    return pd.DataFrame(rows).set_index(["scenario", "repeat"]) if rows else pd.DataFrame()
+    """A column for each run: how many pods it took, how steady their number was, and what clients saw."""
+    columns = {}
+    for (name, repeat), run in runs.items():
+        if name in scenarios:
+            rows = scaling.requests(run)
+            clocks = scaling.latency(rows)
+            counted = scaling.counts(rows)
+            columns[name, repeat + 1] = {
+                "pods at most": f"{scaling.most_ready(run)}",
+                "pods at the end": f"{scaling.ready_at_end(run)}",
+                "changes of the wanted number": f"{scaling.flaps(run, 0, run.ended_s)}",
+                "pods deleted before they served": f"{scaling.cut_before_ready(run)}",
+                "pod-seconds per second of load": f"{scaling.pod_seconds(run) / run.ended_s:.2f}",
+                "accepted tokens per draft": _or(scaling.accepted_per_draft(run), "no drafts"),
+                "TTFT p50, s": _or(clocks["ttft_p50_s"], "too few requests"),
+                "TTFT p99, s": _or(clocks["ttft_p99_s"], "too few requests"),
+                "TPOT p50, ms": f"{1e3 * clocks['tpot_p50_s']:.1f}",
+                "requests lost": f"{counted['lost']} of {counted['sent']:,}",
+            }  # fmt: skip
+    return pd.DataFrame(columns).rename_axis(columns=["scenario", "repeat"]) if columns else pd.DataFrame()
 
 
-def _sent(rows: pd.DataFrame) -> dict[str, int]:
-    counted = scaling.counts(rows)
-    return {"sent": counted["sent"], "lost": counted["lost"]}
+def _or(value: float, missing: str) -> str:
+    return missing if np.isnan(value) else f"{value:.2f}"
 
 
 def answer(runs: Named) -> str:
