@@ -8,6 +8,7 @@ import pandas as pd
 
 from specbook.records.drifted import Arm, Drifted, FallenBack, Readings, Requests
 from specbook.records.drifted import Episode as Recorded
+from specbook.records.experiment import ExperimentRecord
 from specbook.stats import detection, ratios
 from specbook.stats.detection import Blocks, Episode, Quiet
 from specbook.stats.estimate import Estimate
@@ -37,6 +38,13 @@ class Recordings(NamedTuple):
     quiet: list[Recorded]
     abrupt: list[Recorded]
     slow: list[Recorded]
+
+    @classmethod
+    def kept(cls, records: Iterable[tuple[ExperimentRecord, Drifted]]) -> "Recordings":
+        """Of what `experiments.replay` gives."""
+        return cls.of(
+            (bool(record.experiment.parameters["traffic"].get("ramp")), found) for record, found in records
+        )
 
     @classmethod
     def of(cls, results: Iterable[tuple[bool, Drifted]]) -> "Recordings":

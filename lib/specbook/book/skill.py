@@ -134,9 +134,9 @@ def _tails(runs: Sequence[RunRecord]) -> str:
 def _drift(hardware: str) -> str:
     mine, _ = versions.parts(plans.load("04_domain_drift", hardware, "full"))
     *drifts, (_, fallen) = experiments.replay(mine)
-    slow = [bool(one.experiment.parameters["traffic"].get("ramp")) for one, _ in drifts]
-    found = drift.Recordings.of(zip(slow, [result for _, result in drifts], strict=True))
-    return drift_remarks.answer(drift.compare(found), fallen).removeprefix("**Answer.** ")
+    return drift_remarks.answer(drift.compare(drift.Recordings.kept(drifts)), fallen).removeprefix(
+        "**Answer.** "
+    )
 
 
 def _cost(hardware: str) -> str:

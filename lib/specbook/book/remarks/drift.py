@@ -1,10 +1,14 @@
 """What the chapter on drift shows, in words and tables."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import pandas as pd
 
 from specbook.analysis import acceptance, drift, traffic
 from specbook.book.remarks.words import count, listed
 from specbook.records.drifted import FallenBack
+from specbook.records.experiment import ExperimentRecord
 
 UNSEEN = (
     "No monitor finds these drifts in time at the threshold that the other drifts of their kind set, without "
@@ -147,6 +151,31 @@ def answer(table: pd.DataFrame, result: FallenBack) -> str:
     """The chapter's answer, from both halves: what was seen, what was lost, what fallback is worth."""
     live = table[table["drift"] != "replayed"]
     return f"**Answer.** {_seen(live)} {fallback(drift.served(result), result)}"
+
+
+def elsewhere(found: Mapping[str, Sequence[tuple[ExperimentRecord, Any]]], target: str) -> str:
+    """Markdown: the same two halves of the answer from each other machine, with its thresholds."""
+    lines = []
+    for name, kept in found.items():
+        fallen = [pair for pair in kept if pair[0].experiment.name == "fallback"]
+        own = [pair for pair in kept if pair[0].experiment.parameters["target"]["name"] == target]
+        drifts = [pair for pair in own if pair not in fallen]
+        if drifts:
+            table = drift.compare(drift.Recordings.kept(drifts))
+            lines.append(
+                f"- **`{name}`**, {_when(drifts[-1][0])}: {_seen(table[table['drift'] != 'replayed'])}"
+            )
+        for record, result in fallen:
+            policy = record.experiment.parameters["policy"]
+            lines.append(
+                f"- **`{name}`**, {_when(record)}, leaving below {policy['leave_below']} tokens a step and "
+                f"returning above {policy['return_above']}: {fallback(drift.served(result), result)}"
+            )
+    return "\n".join(lines) or "No other machine has run these experiments."
+
+
+def _when(record: ExperimentRecord) -> str:
+    return record.started_at[:10] + (", with uncommitted changes" if record.provenance.git_dirty else "")
 
 
 def _seen(table: pd.DataFrame) -> str:

@@ -7,9 +7,9 @@ parameters, one of its result, and a function from one to the other under `@regi
 from importlib import import_module
 from pkgutil import iter_modules
 
-from specbook.measure.experiments.base import check, measure, missing, register, replay, work
+from specbook.measure.experiments.base import check, elsewhere, measure, missing, register, replay, work
 
-__all__ = ["check", "import_all", "measure", "missing", "register", "replay", "work"]
+__all__ = ["check", "elsewhere", "import_all", "measure", "missing", "register", "replay", "work"]
 
 
 def import_all() -> None:

@@ -173,6 +173,18 @@ def replay(
     return [(record, _result(record)) for record in kept]
 
 
+def elsewhere(plan: AnyPlan) -> dict[str, list[tuple[ExperimentRecord, Frozen]]]:
+    """Runs of the plan's experiments on other machines than `replay`'s, whatever the parameters."""
+    page = {record.hardware.id for record, _ in replay(plan, partial=True)}
+    names = {asked.name for asked in _of(plan)}
+    found: dict[str, list[tuple[ExperimentRecord, Frozen]]] = {}
+    for record in records.everything(None, [plan.chapter]):
+        known = isinstance(record, ExperimentRecord) and record.experiment.name in names
+        if known and record.status == "ok" and record.hardware.id not in page:
+            found.setdefault(record.hardware.id, []).append((record, _result(record)))
+    return found
+
+
 def _facts(record: ExperimentRecord) -> dict[tuple[str, ...], str]:
     """The weights that each of its models had: role and folder -> digest."""
     given: dict[str, Any] = record.experiment.parameters

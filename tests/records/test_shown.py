@@ -1,0 +1,47 @@
+"""Every shipped record is on a page, or gave way to a newer one: what disappoints is not left in a drawer."""
+
+from specbook import paths, plan, records
+from specbook.measure import campaign, experiments
+from specbook.records.experiment import ExperimentRecord
+from specbook.records.run import RunRecord
+
+ELSEWHERE = ("04_domain_drift",)
+"""Chapters whose page tells what other machines found."""
+REPLACED = {
+    "20261124T204914Z-cc8b404f-4b65": "played lengths that were counted on other prompts",
+    "20261124T205542Z-17d6061a-3fe2": "the same, at batch 32",
+}
+"""Records whose method was wrong, and which a newer one replaces."""
+
+
+def plans():
+    files = sorted((paths.root() / "params" / "cpu").glob("[0a][0-9p]*.yaml"))
+    return [plan.load(file.stem, "cpu", group) for file in files for group in plan.GROUPS]
+
+
+def test_no_run_is_on_no_page():
+    shown = {run.run_id for one in plans() for run in campaign.recorded(one)}
+    kept = [one for one in records.everything() if isinstance(one, RunRecord) and one.status == "ok"]
+    assert kept
+    assert [one.run_id for one in kept if one.run_id not in shown] == []
+
+
+def test_no_experiment_is_on_no_page():
+    every = [one for one in records.everything() if isinstance(one, ExperimentRecord) and one.status == "ok"]
+    pages = [record for one in plans() for record, _ in experiments.replay(one, partial=True)]
+    for one in plans():
+        if one.chapter in ELSEWHERE and one.group == "full":
+            pages += [record for kept in experiments.elsewhere(one).values() for record, _ in kept]
+    shown, last = {record.run_id for record in pages}, {}
+    for record in pages:
+        last[of(record)] = max(last.get(of(record), ""), record.started_at)
+    assert every
+    assert [
+        one.run_id for one in every
+        if not (one.run_id in shown or one.run_id in REPLACED or one.started_at < last.get(of(one), ""))
+    ] == []  # fmt: skip
+
+
+def of(record: ExperimentRecord) -> tuple:
+    asked = record.experiment
+    return record.chapter, asked.name, asked.parameters.get("scenario"), record.hardware.id
