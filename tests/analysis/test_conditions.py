@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from factories import HARDWARE, failed_run, point, rows, write_run
+from factories import HARDWARE, eagle3, failed_run, point, rows, write_run
 from specbook import records
-from specbook.analysis import latency, summaries
+from specbook.analysis import latency, speedup, summaries
 from specbook.measure import window
 from specbook.plan.schema import Load, Traffic
 from specbook.stats import steady
@@ -142,3 +142,17 @@ def test_hosts_are_told_apart_by_their_name_or_their_memory():
     assert (first["slowest_flops_per_s"], first["fastest_flops_per_s"]) == (2.0, 4.0)
     assert np.isnan(found["fastest_flops_per_s"][1])
     assert summaries.hosts([]).empty
+
+
+def test_a_speed_up_is_told_with_and_without_answers_that_loop():
+    base = answers({0})  # the baseline takes as long for a token of the loop as for any other
+    base["itl_s"] = [[0.01] * (n - 1) for n in base["output_tokens"]]
+    base["e2e_s"] = base["ttft_s"] + base["itl_s"].map(sum)
+    runs = [
+        write_run(point(), 100.0, requests=base),
+        write_run(point(eagle3()), 300.0, requests=answers({0})),
+    ]
+    (found,) = speedup.beside_loops(runs, speedup.speedups(runs)).itertuples()
+    assert found.without.value == pytest.approx(1.0)
+    assert found.every.value > 3
+    assert found.loop_tokens == pytest.approx(128 / (128 + 3 * 11))

@@ -10,7 +10,7 @@ from specbook.measure import campaign, provenance
 
 PLAIN = (
     "Partial", "Another machine", "One restart", "Disturbed", "Older weights", "Older prompts",
-    "Past their training",
+    "Past their training", "Uncommitted changes", "Not full",
 )  # fmt: skip
 
 
@@ -32,7 +32,7 @@ def test_machine_date_plan_n_and_source(world):
     assert text.startswith(
         "**Whose numbers.** `cpu-simulated-2c` (simulated, 2 cores), 2026-01-01; the `full`"
     )
-    assert "3 restarts an arm, replayed from records." in text
+    assert "3 restarts an arm on at least 1 host, replayed from records." in text
     assert "measured for this page" in told(world, source="hardware")[0]
 
 
@@ -100,3 +100,19 @@ def test_a_head_that_drafts_deeper_than_it_was_trained_to_is_said(world):
 
     assert "Past their training" not in told(world, trained(8))[1]
     assert "EAGLE-3 K=5 drafts deeper than the 3 tokens" in told(world, trained(3))[0]
+
+
+def test_windows_that_were_not_full_are_named_with_their_mean(world):
+    text, warned = told(world)
+    assert "Not full" in warned  # made-up rows have no steady window, as old records
+    assert "a batch here is the number of slots, not of requests in flight" in text
+    alone = [run for run in campaign.replay(world, synthetic.HARDWARE) if run.point.load.concurrency == 1]
+    assert "Not full" not in told(world, alone)[1]
+
+
+def test_uncommitted_changes_are_counted(world):
+    runs = campaign.replay(world, synthetic.HARDWARE)
+    dirty = runs[0].provenance.model_copy(update={"git_dirty": True})
+    changed = [runs[0].model_copy(update={"provenance": dirty}), *runs[1:]]
+    assert f"**Uncommitted changes:** 1 of {len(runs)} points" in told(world, changed)[0]
+    assert "Uncommitted changes" not in told(world, runs)[1]

@@ -49,8 +49,8 @@ class Paired(NamedTuple):
 def answered(runs: Iterable[RunRecord], speed: Speed) -> Answered:
     """run_id -> the tokens and seconds that each (domain, prompt) adds to `speed`.
 
-    Only requests of the steady window count where a record has one. Seconds are E2E, or for
-    `decode_tokens_per_s` those after the first token: see `summaries.throughput`.
+    Only requests of the steady window count where a record has one. Seconds are E2E, or for the decoding
+    speeds those after the first token: see `summaries.throughput`.
     """
     good = {run.run_id: run for run in select.current(runs) if run.measurement is not None}
     keys = {run_id: (run_id, speed, run.measurement.requests_sha256) for run_id, run in good.items()}
@@ -61,8 +61,8 @@ def answered(runs: Iterable[RunRecord], speed: Speed) -> Answered:
 
 
 def _sums(runs: Sequence[RunRecord], speed: Speed) -> Iterable[tuple[str, pd.DataFrame]]:
-    rows, decode = summaries.pooled_requests(runs), speed == "decode_tokens_per_s"
-    rows = rows[rows["inside"]]
+    rows, decode = summaries.pooled_requests(runs), speed != "output_tokens_per_s"
+    rows = rows[rows["inside"] & ~(rows["loops"] & (speed == "decode_tokens_per_s_without_loops"))]
     tokens = rows["output_tokens"].astype(float) - decode
     timed = rows.assign(tokens=tokens, seconds=rows["e2e_s"] - decode * rows["ttft_s"])
     if decode:

@@ -22,13 +22,14 @@ COLUMNS = (
     "baseline_tokens_per_s", "tokens_per_s", "speedup", "low", "high", "n", "ci_method", "estimate",
     "paired", "records",
 )  # fmt: skip
+BESIDE_LOOPS = ("load", "domain", "label", "capped", "loops", "loop_tokens", "every", "without")
 PAST_TRAINING = ("load", "method", "depth", "num_speculative_tokens", "estimate")
 
 
 def best_baseline(cell: pd.DataFrame, speed: Speed = "output_tokens_per_s") -> str | None:
     """The baseline arm with the highest median speed in one cell of `summaries.throughput`; None without
     one."""
-    medians = cell[cell["method"] == "baseline"].groupby("arm")[speed].median()
+    medians = cell[cell["method"] == "baseline"].groupby("arm")[speed].median().dropna()
     return str(medians.idxmax()) if len(medians) else None
 
 
@@ -218,3 +219,27 @@ def past_training(table: pd.DataFrame, depths: Mapping[str, int]) -> pd.DataFram
                      "estimate": ratio.estimate()}
                 )  # fmt: skip
     return summaries.frame(rows, PAST_TRAINING)
+
+
+def beside_loops(runs: Iterable[RunRecord], chosen: pd.DataFrame) -> pd.DataFrame:
+    """The decoding speed-up of chosen rows of `speedups`, with all answers and without those that loop.
+
+    Columns: load, domain, label, capped, loops and loop_tokens (shares, of `summaries.loops`), and two
+    estimates: `every` and `without` (None where all answers of an arm loop).
+    """
+    runs = list(runs)
+    speeds: dict[str, Speed] = {
+        "every": "decode_tokens_per_s", "without": "decode_tokens_per_s_without_loops",
+    }  # fmt: skip
+    ratios_of = {
+        name: speedups(runs, speed=speed).set_index([*CELL, "arm"])["estimate"]
+        for name, speed in speeds.items()
+    }
+    ends = summaries.loops(runs).set_index(["load", "domain"])
+    rows = []
+    for _, row in chosen.iterrows():
+        where, shares = tuple(row[[*CELL, "arm"]]), ends.loc[(row["load"], row["domain"])]
+        both = {name: found.get(where) for name, found in ratios_of.items()}
+        head = {name: row[name] for name in ("load", "domain", "label")}
+        rows.append(head | shares[["capped", "loops", "loop_tokens"]].to_dict() | both)
+    return summaries.frame(rows, BESIDE_LOOPS)

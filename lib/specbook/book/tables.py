@@ -32,6 +32,18 @@ def speeds(table: pd.DataFrame) -> pd.DataFrame:
     return _indexed(columns, ["load", "domain"])
 
 
+def beside_loops(table: pd.DataFrame) -> pd.DataFrame:
+    """Table of `speedup.beside_loops`: how answers end, and the decoding speed-up with and without loops."""
+    columns = {
+        "load": table["load"], "domain": table["domain"], "arm": table["label"],
+        "at the cap, %": table["capped"].map(percent), "loop, %": table["loops"].map(percent),
+        "tokens in loops, %": table["loop_tokens"].map(percent),
+        "all answers": [one.span("×") for one in table["every"]],
+        "without loops": ["all of them loop" if one is None else one.span("×") for one in table["without"]],
+    }  # fmt: skip
+    return _indexed(columns, ["load", "domain"])
+
+
 def overview(table: pd.DataFrame, named: bool = False) -> pd.DataFrame:
     """Of `comparisons.speedups`, one arm per load and domain: ratios and both speeds, loads side by side.
 

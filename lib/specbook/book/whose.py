@@ -2,9 +2,14 @@
 
 from collections.abc import Sequence
 
+from specbook.analysis import arrivals, summaries
+from specbook.book.remarks.words import listed, percent
 from specbook.measure import machine, provenance
 from specbook.plan import Plan, Source
 from specbook.records.run import RunRecord
+
+FULL = 0.95
+"""Share of a batch's slots that must be taken on average for its window to be of that batch."""
 
 
 def whose(plan: Plan, runs: Sequence[RunRecord], source: Source) -> str:
@@ -16,15 +21,38 @@ def whose(plan: Plan, runs: Sequence[RunRecord], source: Source) -> str:
     head = (
         f"**Whose numbers.** `{found.id}` ({found.gpu_name or found.cpu_model or found.kind}{cores}), "
         f"{' to '.join(dict.fromkeys([days[0], days[-1]]))}; the `{plan.group}` plan of `{plan.hardware}`, "
-        f"{restarts} restart{'' if restarts == 1 else 's'} an arm, {how}."
+        f"{restarts} restart{'' if restarts == 1 else 's'} an arm on {_hosts(runs)}, {how}."
     )
     return " ".join([head, *_warnings(plan, runs)])
+
+
+def _hosts(runs: Sequence[RunRecord]) -> str:
+    found = summaries.hosts(runs)
+    least = "" if found["host"].all() else "at least "
+    return f"{least}{len(found)} host{'' if len(found) == 1 else 's'}"
+
+
+def _not_full(runs: Sequence[RunRecord]) -> str | None:
+    """What to say of closed loops whose slots were not all taken; at batch 1 there is one slot."""
+    loops = summaries.concurrency(arrivals.closed(runs))
+    several = loops[loops["asked"] > 1]
+    short = several[several["share"] < FULL]
+    if short.empty:
+        return None
+    least = short.groupby("asked")["share"].mean()
+    means = listed(f"{percent(share)} of {asked:g}" for asked, share in least.items())
+    return (
+        f"**Not full:** in {len(short)} of {len(several)} windows of more than one request fewer than "
+        f"{percent(FULL)} of the slots were taken, on average {means}. They are of whole runs, from the "
+        "first wave to the drain; a batch here is the number of slots, not of requests in flight."
+    )
 
 
 def _warnings(plan: Plan, runs: Sequence[RunRecord]) -> list[str]:
     wanted, got = {point.key for point in plan.points()}, {run.key for run in runs}
     deep = [text for run in _one_per_arm(runs) if (text := _past_training(run))]
     disturbed = sum(run.disturbed for run in runs)
+    dirty = sum(bool(run.provenance.git_dirty) for run in runs)
     found = {
         f"**Partial:** {len(got)} of the plan's {len(wanted)} points are measured.": len(got) < len(wanted),
         f"**Another machine:** `{plan.hardware}` was asked for, and this is none; no record of one fits.":
@@ -33,13 +61,14 @@ def _warnings(plan: Plan, runs: Sequence[RunRecord]) -> list[str]:
             len({run.point.restart for run in runs}) == 1,
         f"**Disturbed:** other programs were busy while {disturbed} of {len(runs)} points were measured.":
             disturbed > 0,
+        f"**Uncommitted changes:** {dirty} of {len(runs)} points were measured with some.": dirty > 0,
         "**Older weights:** the models were trained again since; these numbers are of the models before.":
             any(_weights_today(run) != run.provenance.weights_sha256 for run in _one_per_arm(runs)),
         "**Older prompts:** they were written anew since; these numbers are of the prompts before.":
             any(map(_asked_anew, {run.point.traffic.domain: run for run in runs}.values())),
         f"**Past their training:** {' and '.join(deep)}.": bool(deep),
     }  # fmt: skip
-    return [text for text, holds in found.items() if holds]
+    return [*(text for text, holds in found.items() if holds), *filter(None, [_not_full(runs)])]
 
 
 def _past_training(run: RunRecord) -> str | None:
