@@ -53,3 +53,14 @@ def test_what_bf16_peaks_cannot_tell_is_not_told(least):
 
 def test_a_row_says_in_which_mode_its_step_was_taken(least):
     assert [least(execution=mode).execution for mode in ("compiled", "eager")] == ["compiled", "eager"]
+
+
+def test_the_bound_is_of_the_median_hosts_peaks(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path / "results"))
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    runs = []
+    for restart, peak in enumerate((1e11, 1e12, 9e12)):
+        machine = HARDWARE.model_copy(update=PEAKS | {"kind": "cuda", "peak_bytes_per_s": peak})
+        where = point(target=target(model=str(tmp_path)), restart=restart)
+        runs.append(write_run(where, 100.0, hardware=machine))
+    assert steps.decode_steps(runs).iloc[0].memory_s == steps.decode_steps(runs[1:2]).iloc[0].memory_s

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from specbook.analysis import summaries
@@ -41,28 +42,33 @@ def decode_steps(runs: Iterable[RunRecord]) -> pd.DataFrame:
     base = [run for run in closed(select.current(runs)) if run.point.speculation is None]
     pooled, rows = summaries.pooled_requests(base), []
     for (arm, batch), group in pooled.groupby(["arm", "concurrency"], sort=False):
-        run = next(r for r in base if r.point.arm == arm)
+        own = [r for r in base if r.point.arm == arm]
         context = round((group["input_tokens"] + group["output_tokens"] / 2).median())
         step_s = float(group["tpot_s"].median())
         rows.append(
             {
                 "arm": arm,
-                "execution": run.point.target.execution,
+                "execution": own[0].point.target.execution,
                 "concurrency": int(batch),
                 "step_s": step_s,
-                **_least(run, int(batch), context, step_s),
+                **_least(own, int(batch), context, step_s),
             }
         )
     return pd.DataFrame(rows)
 
 
-def _least(run: RunRecord, batch: int, context: int, step_s: float) -> dict[str, Any]:
-    known, machine, devices = sized.of(run.point.target), run.hardware, _devices(run)
+def _least(runs: Sequence[RunRecord], batch: int, context: int, step_s: float) -> dict[str, Any]:
+    """The least that a step could take at the median of the runs' measured peaks, which differ by host."""
+    known, devices = sized.of(runs[0].point.target), _devices(runs[0])
     if known is None or devices is None:
         return UNKNOWN
     width = known.widths
+    bytes_per_s, flops_per_s = (
+        _median([getattr(run.hardware, name) for run in runs])
+        for name in ("peak_bytes_per_s", "peak_flops_per_s")
+    )
     cost = roofline.decode_step(
-        known.shape, batch, context, width.dtype_bytes, machine.peak_bytes_per_s, machine.peak_flops_per_s,
+        known.shape, batch, context, width.dtype_bytes, bytes_per_s, flops_per_s,
         layer_bytes=width.layer_bytes, devices=devices,
     )  # fmt: skip
     if width.quantized and cost.bound != "memory":
@@ -72,6 +78,11 @@ def _least(run: RunRecord, batch: int, context: int, step_s: float) -> dict[str,
         "memory_s": cost.memory_s, "compute_s": cost.compute_s, "least_s": cost.least_s,
         "overhead_s": cost.overhead_s(step_s), "bound": cost.bound,
     }  # fmt: skip
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.median(known)) if known else None
 
 
 def _devices(run: RunRecord) -> int | None:

@@ -90,7 +90,8 @@ def arrivals(table: pd.DataFrame) -> str:
     if (behind & ~waits).any():
         told.append(
             f"So in {count(int((behind & ~waits).sum()), 'case')} the curve leaves the line without a queue"
-            f"{_places(table[behind & ~waits])}: these records do not say why."
+            f"{_places(table[behind & ~waits])}: what was served is counted until the last answer ends, so "
+            "one long last answer lowers the rate."
         )
     return " ".join(told)
 
