@@ -211,6 +211,6 @@ def full_batches(again: Sequence[RunRecord], both: pd.DataFrame) -> str:
     found = summaries.hosts(again)
     return (
         f"Measured again on {count(len(found), 'host')}, {listed(found['first'])}. The least mean "
-        f"concurrency of a window is {percent(least)} of its batch. {within} of {len(both)} speed-ups lie within the "
-        "first campaign's intervals."
+        f"concurrency of a window is {percent(least)} of its batch. {within} of {len(both)} speed-ups lie "
+        "within the first campaign's intervals."
     )
