@@ -166,7 +166,8 @@ class _Run:
         self.kubectl.run("-n", NAMESPACE, "scale", DEPLOYMENT, f"--replicas={self.asked.replicas}")
         self._wait("the Deployment", READY_TIMEOUT_S, self._settled)
         self._warm()
-        if self.asked.serving.autoscaler:
+        if self.asked.serving.autoscaler and self.asked.replicas < self.asked.serving.max_replicas:
+            # Signals of an earlier load would scale it out at once; at its maximum they cannot.
             self._wait("the signals to come to rest", QUIET_TIMEOUT_S, self._quiet)
         return changed
 
