@@ -13,7 +13,7 @@ from specbook.cli import app
 from specbook.engine import running
 from specbook.engine import server as engine_server
 from specbook.errors import EngineError
-from specbook.measure import campaign, preview, provenance
+from specbook.measure import campaign, experiments, preview, provenance
 from specbook.plan import profiles
 from specbook.pocket import train
 
@@ -175,6 +175,28 @@ def test_a_head_that_was_not_trained_yet_is_left_out_and_said_before_anything_st
     assert head not in chapter.models()
     assert len(chapter.sweeps) == len(whole.sweeps)
     assert chapter.experiments == whole.experiments
+
+
+def test_a_chapter_on_kubernetes_needs_a_cluster_and_says_which(monkeypatch, project):
+    monkeypatch.setenv("KUBECONFIG", str(project / "none"))
+    monkeypatch.setenv("SPECBOOK_CONTEXT", "nowhere")
+    result = invoke("run", "07_hpa", "--dirty")
+    assert result.exit_code == 1
+    assert "no context 'nowhere' in the kubeconfig" in result.stderr
+    assert not (project / "results").exists()  # no failed record of each run
+
+
+def test_all_chapters_but_the_one_without_its_cluster_are_measured(monkeypatch):
+    kept = []
+    monkeypatch.setattr(train, "make_copies", lambda models, report: {})
+    found = experiments.base._REGISTRY["cluster"]._replace(lacking=lambda: "no cluster here")
+    monkeypatch.setitem(experiments.base._REGISTRY, "cluster", found)
+    monkeypatch.setattr(campaign, "measure", lambda plans, since, **_: kept.extend(plans) or [])
+    result = invoke("run", "all")
+    assert result.exit_code == 1
+    assert "left out: 07_hpa: no cluster here" in result.stderr
+    assert "07_hpa" not in [one.chapter for one in kept]
+    assert "08_cost" in [one.chapter for one in kept]
 
 
 def test_a_dry_run_says_what_is_lacking_and_counts_it_all_the_same(monkeypatch):

@@ -97,7 +97,7 @@ def run(
 ) -> None:
     """Measure what is missing of these chapters' plans; every point is on disk before the next starts."""
     from specbook import plan
-    from specbook.measure import campaign, needs, preview, shapes
+    from specbook.measure import campaign, experiments, needs, preview, shapes
     from specbook.plan import own
     from specbook.pocket import train as training
 
@@ -119,6 +119,10 @@ def run(
                 raise ConfigError(would.problem)
             return
         wanted = [one.without(lacking) for one in plans]
+        absent = {one.chapter: why for one in wanted if (why := experiments.unavailable(one))}
+        if len(absent) < len(wanted):
+            _leave_out(absent)
+            lacking, wanted = lacking | absent, [one for one in wanted if one.chapter not in absent]
         made = campaign.measure(wanted, since, replicate=replicate, dirty=dirty)
     bad = [record for record in made if record.status == "failed"]
     out.print(f"{len(made)} points measured now, {len(bad)} of them failed")

@@ -143,7 +143,8 @@ def measure(
 
     Raises:
         ConfigError: if models or prompts cannot be used, a plan is for another kind of machine, a closed loop
-            has too few requests, or what is missing would be measured with uncommitted changes.
+            has too few requests, an experiment lacks its cluster, or what is missing would be measured with
+            uncommitted changes.
         SpecbookError: if another campaign runs on this machine, or a record cannot be written.
         EngineError: if every point failed, or a lossless check did.
     """
@@ -156,6 +157,8 @@ def measure(
         machine.load(plan.hardware).refuse_other(hardware, plan.hardware)
         needs.refuse(plan, hardware)
         experiments.check(plan)
+        if why := experiments.unavailable(plan):
+            raise ConfigError(why)
     with _alone():
         with console.busy("reading weights and what is on disk"):
             todo = missing(plans, hardware, since, replicate)

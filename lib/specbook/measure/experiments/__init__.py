@@ -7,9 +7,28 @@ parameters, one of its result, and a function from one to the other under `@regi
 from importlib import import_module
 from pkgutil import iter_modules
 
-from specbook.measure.experiments.base import check, elsewhere, measure, missing, register, replay, work
+from specbook.measure.experiments.base import (
+    check,
+    elsewhere,
+    measure,
+    missing,
+    register,
+    replay,
+    unavailable,
+    work,
+)
 
-__all__ = ["check", "elsewhere", "import_all", "measure", "missing", "register", "replay", "work"]
+__all__ = [
+    "check",
+    "elsewhere",
+    "import_all",
+    "measure",
+    "missing",
+    "register",
+    "replay",
+    "unavailable",
+    "work",
+]
 
 
 def import_all() -> None:

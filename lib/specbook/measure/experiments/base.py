@@ -41,6 +41,8 @@ class Registered(NamedTuple):
     run: Callable[[Any], Frozen]
     work: Callable[[Any], Work] | None
     """From its parameters too; None where nothing is known before it has run."""
+    lacking: Callable[[], str | None] | None
+    """Why it cannot run here and now, such as for want of a cluster; None where it always can."""
 
 
 _REGISTRY: dict[str, Registered] = {}
@@ -49,12 +51,13 @@ ROLES = {"target": "target", "draft": "speculation", "instead": "instead"}
 
 
 def register(
-    name: str, parameters: type[P], result: type[R], work: Callable[[P], Work] | None = None
-) -> Callable[[Callable[[P], R]], Callable[[P], R]]:
+    name: str, parameters: type[P], result: type[R], work: Callable[[P], Work] | None = None,
+    lacking: Callable[[], str | None] | None = None,
+) -> Callable[[Callable[[P], R]], Callable[[P], R]]:  # fmt: skip
     """Make an experiment known, by the name that plans use; a decorator."""
 
     def keep(run: Callable[[P], R]) -> Callable[[P], R]:
-        _REGISTRY[name] = Registered(parameters, result, run, work)
+        _REGISTRY[name] = Registered(parameters, result, run, work, lacking)
         return run
 
     return keep
@@ -122,12 +125,24 @@ def measure(plan: AnyPlan, hardware: Hardware, since: datetime | None = None) ->
     One that fails is a record too: its status is `failed` and it has a reason. A fault in it that we did not
     foresee is one as well, since the experiments behind it need not wait for its mend.
     """
-    if context := getattr(plan, "context", None):
-        os.environ[CONTEXT] = context
+    _choose_context(plan)
     for asked in missing(plan, hardware, since):
         record = _run(asked, plan.chapter, hardware)
         records.append(record)
         yield record
+
+
+def unavailable(plan: AnyPlan) -> str | None:
+    """Why what is missing of the plan cannot run here and now; None if it can, or nothing is missing."""
+    _choose_context(plan)
+    checks = {_REGISTRY[asked.name].lacking for asked in _of(plan) if asked.name in _REGISTRY} - {None}
+    found = [why for check in checks if check and (why := check())]
+    return found[0] if found and missing(plan, detect()) else None
+
+
+def _choose_context(plan: AnyPlan) -> None:
+    if context := getattr(plan, "context", None):
+        os.environ[CONTEXT] = context
 
 
 def _run(asked: Experiment, chapter: str, hardware: Hardware) -> ExperimentRecord:

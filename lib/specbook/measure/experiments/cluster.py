@@ -71,7 +71,16 @@ class Scenario(Frozen):
     seed: int = 0
 
 
-@register("cluster", Scenario, ClusterRun)
+def unreachable() -> str | None:
+    """Why the cluster that `selected` names does not answer; None if it does."""
+    try:
+        Kubectl(selected()).where()
+    except ClusterError as error:
+        return str(error)
+    return None
+
+
+@register("cluster", Scenario, ClusterRun, lacking=unreachable)
 def cluster(asked: Scenario) -> ClusterRun:
     """The scenario on the cluster that `selected` names.
 
