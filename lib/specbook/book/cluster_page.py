@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from specbook.analysis import scaling
+from specbook.book.remarks.words import listed
 from specbook.deploy import arithmetic
 from specbook.measure.experiments.cluster import Scenario
 from specbook.records.cluster_run import ClusterRun
@@ -91,6 +92,10 @@ def _or(value: float, missing: str) -> str:
     return missing if np.isnan(value) else f"{value:.2f}"
 
 
+def _median_ttft_s(runs: Sequence[ClusterRun]) -> str:
+    return listed(f"{scaling.latency(scaling.requests(run))['ttft_p50_s']:.1f}" for run in runs)
+
+
 def answer(runs: Named) -> str:
     """Markdown: how soon capacity came, what a rolling update lost, and what the controls lost."""
     said = []
@@ -100,6 +105,13 @@ def answer(runs: Named) -> str:
         said.append(
             f"When the load triples, a second pod serves after {span} s (n={len(ready)} repeats); "
             f"the bound by arithmetic is {bound_s(steps):.0f} s."
+        )
+    bare = of_scenario(runs, "no speculation")
+    if steps and bare:
+        with_draft, without = (_median_ttft_s(some) for some in (steps, bare))
+        said.append(
+            f"The median time to the first token over that load is {with_draft} s; without a draft, behind the "
+            f"same autoscaler, it is {without} s."
         )
     updates = {name: of_scenario(runs, name) for name in UPDATES}
     for name, some in updates.items():
