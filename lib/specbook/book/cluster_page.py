@@ -110,7 +110,7 @@ def answer(runs: Named) -> str:
     if steps and bare:
         with_draft, without = (_median_ttft_s(some) for some in (steps, bare))
         said.append(
-            f"The median time to the first token over that load is {with_draft} s; without a draft, behind the "
+            f"The median TTFT over that load is {with_draft} s; without a draft, behind the "
             f"same autoscaler, it is {without} s."
         )
     updates = {name: of_scenario(runs, name) for name in UPDATES}
