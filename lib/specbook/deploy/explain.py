@@ -19,7 +19,7 @@ FIXES = (
     (r"forbidden", "have an administrator grant deploy/rbac.yaml"),
     (r"Unauthorized|logged in", "log in again, or renew the kubeconfig (401)"),
     (r"Apply failed with", "--force-conflicts takes these fields over, a rollback's too"),
-    (r"progress deadline|unable to listen|lost connection", ""),
+    (r"progress deadline|unable to listen|lost connection|waiting for the condition", ""),
     (r"x509|certificate", "correct certificate-authority in the kubeconfig"),
     (r"was refused|nable to connect|timeout|timed out|deadline|handshake|reset by peer|EOF|no such host",
      "bring the cluster up, or correct its address in the kubeconfig"),

@@ -27,6 +27,7 @@ from specbook.records.cluster_run import ClusterRun, Performed
 
 ADDRESS = "SPECBOOK_SERVICE_URL"
 """Address that reaches the Service from here, if its cluster IP does not: a LoadBalancer, an ingress."""
+INSIDE = f"--namespace={NAMESPACE}"
 DEPLOYMENT = f"deployment/{NAME}"
 SCALER = f"horizontalpodautoscaler/{NAME}"
 ADAPTER = "apiservice/v1beta1.external.metrics.k8s.io"
@@ -172,7 +173,7 @@ class _Run:
             )
         self._delete_scaler()
         changed = self._apply(self.asked.serving, scaler=False)
-        self.kubectl.run("-n", NAMESPACE, "scale", DEPLOYMENT, f"--replicas={self.asked.replicas}")
+        self.kubectl.run("scale", DEPLOYMENT, f"--replicas={self.asked.replicas}", INSIDE)
         self._wait("the Deployment", READY_TIMEOUT_S, self._settled)
         self._warm()
         if self.asked.serving.autoscaler and self.asked.replicas < self.asked.serving.max_replicas:
@@ -217,7 +218,7 @@ class _Run:
             )
 
     def _url(self) -> str:
-        address = self.kubectl.get("-n", NAMESPACE, f"service/{NAME}")["spec"]["clusterIP"]
+        address = self.kubectl.get(f"service/{NAME}", INSIDE)["spec"]["clusterIP"]
         return os.environ.get(ADDRESS) or f"http://{address}:8000"
 
     @contextmanager
@@ -229,7 +230,7 @@ class _Run:
         self._delete_scaler()
 
     def _delete_scaler(self) -> None:
-        self.kubectl.run("-n", NAMESPACE, "delete", SCALER, "--ignore-not-found")
+        self.kubectl.run("delete", SCALER, "--ignore-not-found", INSIDE)
 
     def _operate(self, load: OpenLoop) -> None:
         for action in self.asked.actions:
@@ -251,15 +252,15 @@ class _Run:
         run, timeout = self.kubectl.run, action.timeout_s
         match action.do:
             case "restart" | "undo":
-                run("-n", NAMESPACE, "rollout", action.do, DEPLOYMENT)
+                run("rollout", action.do, DEPLOYMENT, INSIDE)
             case "apply":
                 self._apply(action.serving or self.asked.serving, scaler=self.asked.serving.autoscaler)
             case "scale":
-                run("-n", NAMESPACE, "scale", DEPLOYMENT, f"--replicas={action.replicas}")
+                run("scale", DEPLOYMENT, f"--replicas={action.replicas}", INSIDE)
             case "kill":
                 victim = next(pod["metadata"]["name"] for pod in self.api.pods() if is_ready(pod))
                 return self._whole_again(
-                    run("-n", NAMESPACE, "delete", "pod", victim, "--grace-period=0", "--force"), timeout
+                    run("delete", "pod", victim, "--grace-period=0", "--force", INSIDE), timeout
                 )
             case "evict":
                 return self._whole_again(self._evict(), timeout)
@@ -268,7 +269,7 @@ class _Run:
                 return run("delete", ADAPTER)
             case "start_metrics":
                 return self._start_metrics()
-        status = ("-n", NAMESPACE, "rollout", "status", DEPLOYMENT, f"--timeout={timeout:g}s")
+        status = ("rollout", "status", DEPLOYMENT, f"--timeout={timeout:g}s", INSIDE)
         return run(*status, timeout_s=timeout + 30).splitlines()[-1]
 
     def _whole_again(self, outcome: str, timeout_s: float) -> str:
