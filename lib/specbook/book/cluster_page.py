@@ -12,8 +12,10 @@ from specbook.measure.experiments.cluster import Scenario
 from specbook.records.cluster_run import ClusterRun
 from specbook.records.experiment import ExperimentRecord
 
-CONTROLS = ("no preStop", "late balancer", "no shutdown timeout", "short grace")
-"""A drain without one of its parts; behind a late balancer with preStop and without."""
+CONTROLS = (
+    "no preStop", "late balancer", "late balancer, no preStop", "no shutdown timeout", "short grace",
+)  # fmt: skip
+"""A drain without one of its parts; a late balancer with all of them beside."""
 UPDATES = ("rollout", "rollout during scale-out")
 Named = Mapping[tuple[str, int], ClusterRun]
 SCRAPE_S, WINDOW_S, RULE_S, ADAPTER_S, SYNC_S = 10, 25, 10, 0, 15
@@ -124,9 +126,6 @@ def answer(runs: Named) -> str:
             )
     others = accounts(runs, CONTROLS)
     if len(others):
-        each = [
-            f"{name if action == 'restart' else f'{name}, {action},'} lost {row['lost']} of {row['sent']}"
-            for (name, _, action), row in others.iterrows()
-        ]
+        each = [f"{name} lost {row['lost']} of {row['sent']}" for (name, *_), row in others.iterrows()]
         said.append(f"With a part of the drain taken away: {'; '.join(each)}.")
     return "**Answer.** " + (" ".join(said) or "Not measured yet.")

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import httpx
 from pydantic import Field
 
-from specbook.deploy.kubectl import Kubectl, selected
+from specbook.deploy.kubectl import Kubectl, KubectlError, selected
 from specbook.deploy.older_api import translated
 from specbook.deploy.render import Manifest
 from specbook.errors import ClusterError
@@ -172,7 +172,14 @@ class _Run:
                 "apply deploy/components/external-metrics-adapter, or install KEDA"
             )
         self._delete_scaler()
-        changed = self._apply(self.asked.serving, scaler=False)
+        try:
+            changed = self._apply(self.asked.serving, scaler=False)
+        except KubectlError as error:
+            if "is invalid" not in error.said:
+                raise
+            # Kubernetes 1.20 keeps an emptied preStop of the Deployment before, and then refuses it.
+            self.kubectl.run("delete", DEPLOYMENT, "--ignore-not-found", INSIDE)
+            changed = self._apply(self.asked.serving, scaler=False)
         self.kubectl.run("scale", DEPLOYMENT, f"--replicas={self.asked.replicas}", INSIDE)
         self._wait("the Deployment", READY_TIMEOUT_S, self._settled)
         self._warm()
