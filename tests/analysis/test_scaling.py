@@ -43,7 +43,21 @@ def test_lost_requests_are_counted():
 def test_requests_during_an_action():
     action = Performed(action="restart", began_s=100, ended_s=110, outcome="done")
     rows = scaling.during(made(actions=(action,)), ["restart"])
-    assert rows["sent_s"].tolist() == [float(s) for s in range(98, 111)]
+    assert rows["sent_s"].tolist() == [float(s) for s in range(98, 126)]  # and a balancer's lag after it
+
+
+def test_a_rollout_lasts_until_its_old_pods_are_gone():
+    action = Performed(action="restart", began_s=100, ended_s=110, outcome="done")
+    run = made(actions=(action,), lost_at=(140,))
+    old = run.pods[0].model_copy(update={"deleted_s": 111.0, "gone_s": 130.0})
+    rows = scaling.during(run.model_copy(update={"pods": (old, run.pods[1])}), ["restart"])
+    assert rows["sent_s"].max() == 145
+    assert scaling.counts(rows)["lost"] == 1
+
+
+def test_the_lag_is_the_one_that_the_manifests_reckon_with():
+    (deployment,) = find(render(paths.root() / "deploy" / "base"), "Deployment")
+    assert float(deployment["metadata"]["annotations"]["specbook/balancer-lag-seconds"]) == scaling.LAG_S
 
 
 def test_tpot_needs_a_whole_answer():

@@ -6,12 +6,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from specbook.records.cluster_run import ClusterRun, OpenLoopRequests
+from specbook.records.cluster_run import ClusterRun, OpenLoopRequests, Performed
 from specbook.stats.percentiles import enough_for
 
 TARGET_MS = {"queue_wait_ms": 500.0, "queue_time_p95_ms": 2000.0}
 """What the shipped autoscaler holds each signal to; a test compares."""
 STAGES = ("signal", "decision", "pod", "scheduled", "started", "ready", "calm")
+LAG_S = 15.0
+"""What deploy/README.md reckons with for a balancer; a test compares."""
+SEEN_S = 5.0
+"""Within which the timeline sees that a pod is deleted."""
 OUTCOMES = ("whole", "truncated", "refused")
 
 
@@ -39,14 +43,27 @@ def counts(rows: pd.DataFrame) -> dict[str, int]:
 
 
 def during(run: ClusterRun, actions: Iterable[str]) -> pd.DataFrame:
-    """The requests that were sent or under way while one of these actions was."""
+    """The requests that were sent or under way while one of these actions was, to its last consequence.
+
+    A rollout is done for Kubernetes when the new pods serve. The old ones end after that, and a balancer may
+    send to them for LAG_S more.
+    """
     rows = requests(run)
     ends = rows["sent_s"] + rows["e2e_s"]
-    spans = [(one.began_s, one.ended_s) for one in run.actions if one.action in set(actions)]
     hit = np.zeros(len(rows), dtype=bool)
-    for began, ended in spans:
-        hit |= ((rows["sent_s"] <= ended) & (ends >= began)).to_numpy()
+    for one in run.actions:
+        if one.action in set(actions):
+            hit |= ((rows["sent_s"] <= _over_s(run, one)) & (ends >= one.began_s)).to_numpy()
     return rows[hit]
+
+
+def _over_s(run: ClusterRun, action: Performed) -> float:
+    """When the pods that an action ended are gone, and no balancer sends to them any more."""
+    ended = [
+        pod for pod in run.pods if action.began_s <= (pod.deleted_s or -np.inf) <= action.ended_s + SEEN_S
+    ]
+    gone = [np.inf if pod.gone_s is None else pod.gone_s for pod in ended]
+    return max([action.ended_s, *gone]) + LAG_S
 
 
 def stages(run: ClusterRun, segment: int = 1) -> dict[str, float]:
