@@ -16,6 +16,9 @@ from places import BRIDGE, RUN, call
 from specbook.deploy.kubectl import LOCAL_CONTEXT, Kubectl
 from specbook.errors import ClusterError
 
+CNI_RECORDS = Path("/var/lib/cni/results")
+"""What CNI did for each container; it outlives containerd."""
+
 
 def down() -> None:
     """Everything but the binaries, the image and containerd's copy of it.
@@ -98,12 +101,10 @@ def network_namespaces() -> list[Path]:
 
 
 def kept_namespaces() -> list[str]:
-    """The same without containerd: namespaces whose address our own network gave out."""
-    kept = (RUN / "addresses" / "specbook").glob("10.*")
-    containers = {file.read_text().splitlines()[0].strip() for file in kept}
-    cache = Path("/var/lib/cni/results")
-    files = [file for file in cache.glob("specbook-*") if any(name in file.name for name in containers)]
-    return [json.loads(file.read_text())["netns"] for file in files if "netns" in file.read_text()]
+    """The same without containerd: namespaces of the networks that CNI has on record for our bridge."""
+    records = (json.loads(file.read_text()) for file in CNI_RECORDS.glob("specbook-*"))
+    interfaces = (each for record in records for each in record["result"]["interfaces"])
+    return [interface["sandbox"] for interface in interfaces if interface.get("sandbox")]
 
 
 def remove_networks(namespaces: list[Path]) -> None:
@@ -111,8 +112,10 @@ def remove_networks(namespaces: list[Path]) -> None:
     for namespace in namespaces:
         subprocess.run(["umount", "-l", namespace], capture_output=True)
         namespace.unlink(missing_ok=True)
-    for file in Path("/var/lib/cni/results").glob("specbook-*"):
-        file.unlink()
+    for file in CNI_RECORDS.glob("specbook-*"):
+        container = file.name.split("-")[1]
+        for record in CNI_RECORDS.glob(f"*-{container}-*"):  # its loopback has a record too
+            record.unlink()
     if Path(f"/sys/class/net/{BRIDGE}").exists():
         call("ip", "link", "delete", BRIDGE)  # a namespace takes its end of a veth with it, and so the other
 

@@ -1,8 +1,9 @@
 """Links that a notebook writes in plain Markdown are roles on its page."""
 
 import pytest
+from nbformat import v4
 
-from specbook.book import links
+from specbook.book import cells, links
 
 
 @pytest.mark.parametrize(
@@ -17,4 +18,12 @@ from specbook.book import links
     ],
 )
 def test_a_link_becomes_its_role(plain, role):
-    assert links.as_roles(plain) == role
+    assert links.as_roles(plain, {"fig-speed-up"}) == role
+
+
+def test_a_figure_that_was_not_drawn_keeps_its_words():
+    notebook = v4.new_notebook(
+        cells=[v4.new_markdown_cell("[The figure](#fig-light) shows"), v4.new_code_cell("1")]
+    )
+    notebook.cells[1].metadata["mystnb"] = {"figure": {"name": "fig-light"}, "image": {"alt": "a line"}}
+    assert cells.clean(notebook).cells[0].source == "The figure (not measured yet) shows"

@@ -16,8 +16,10 @@ TOOLS = paths.root() / "deploy" / "cluster"
 
 @pytest.fixture(autouse=True)
 def tools(monkeypatch):
-    """The scripts import each other by file name; their names leave with the test."""
+    """The scripts import each other by file name; their names leave with the test, and hide nobody else's."""
     monkeypatch.syspath_prepend(TOOLS)
+    for script in TOOLS.glob("*.py"):
+        monkeypatch.delitem(sys.modules, script.stem, raising=False)
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:
@@ -130,3 +132,18 @@ def test_a_process_is_ours_only_by_its_folder(tmp_path, monkeypatch):
     assert processes.pids() == {"sleeper": pid}
     assert processes.stop("sleeper", grace_s=2)
     assert not processes.ours(pid)
+
+
+def test_networks_outlive_containerd_and_are_still_found(tmp_path, monkeypatch):
+    teardown = tool("teardown")
+    monkeypatch.setattr(teardown, "CNI_RECORDS", tmp_path)
+    monkeypatch.setattr(teardown, "BRIDGE", "nosuchbridge0")
+    namespace = tmp_path / "cni-a05e"
+    namespace.touch()
+    interfaces = [{"name": "specbook0"}, {"name": "eth0", "sandbox": str(namespace)}]
+    record = json.dumps({"result": {"interfaces": interfaces}})
+    for name in ("specbook-5b64-eth0", "cni-loopback-5b64-lo", "other-77aa-eth0"):
+        (tmp_path / name).write_text(record)
+    assert teardown.kept_namespaces() == [str(namespace)]
+    teardown.remove_networks([namespace])
+    assert [file.name for file in tmp_path.iterdir()] == ["other-77aa-eth0"]

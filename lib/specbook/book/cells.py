@@ -17,6 +17,7 @@ def clean(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     with what a page has instead: sliders that work, figures that are named, roles for links.
     """
     widgets = notebook.metadata.get("widgets", {})
+    drawn = {name for cell in notebook.cells if (name := _figure_name(cell)) is not None}
     for name in ("papermill", "widgets"):
         notebook.metadata.pop(name, None)
     for cell in notebook.cells:
@@ -27,8 +28,14 @@ def clean(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
         if cell.cell_type == "code":
             cell.outputs = _outputs(cell, widgets)
         else:
-            cell.source = links.as_roles(cell.source)
+            cell.source = links.as_roles(cell.source, drawn)
     return notebook
+
+
+def _figure_name(cell: nbformat.NotebookNode) -> str | None:
+    """The label of the figure that a cell drew; None if it drew none, for example before it is measured."""
+    drew = any("text/html" in output.get("data", {}) for output in cell.get("outputs", []))
+    return cell.metadata.get("mystnb", {}).get("figure", {}).get("name") if drew else None
 
 
 def _outputs(cell: nbformat.NotebookNode, widgets: Mapping[str, Any]) -> list[nbformat.NotebookNode]:

@@ -6,9 +6,10 @@ notebook leads to its chapter, measured or not.
 """
 
 import re
+from collections.abc import Collection
 
+FIGURE = re.compile(r"\[([^\]]+)\]\(#(fig-[a-z0-9-]+)\)")
 ROLES = (
-    (re.compile(r"\[[^\]]+\]\(#(fig-[a-z0-9-]+)\)"), r"{numref}`\1`"),
     (re.compile(r'\[([^\]]+)\]\(\.\./book/glossary\.md "([^"]+)"\)'), r"{term}`\1 <\2>`"),
     (re.compile(r'\[[^\]]+\]\(\.\./book/references\.md "([^"]+)"\)'), r"{cite:p}`\1`"),
     (re.compile(r"\[([^\]]+)\]\((\d\d_[a-z0-9_]+)\.ipynb\)"), r"{doc}`\1 <\2>`"),
@@ -16,8 +17,14 @@ ROLES = (
 )
 
 
-def as_roles(markdown: str) -> str:
-    """The text of a notebook's cell as a page takes it."""
+def as_roles(markdown: str, drawn: Collection[str]) -> str:
+    """The text of a notebook's cell as a page takes it; figures that are not in `drawn` get no link."""
+
+    def figure(link: re.Match) -> str:
+        words, name = link.groups()
+        return f"{{numref}}`{name}`" if name in drawn else f"{words} (not measured yet)"
+
+    markdown = FIGURE.sub(figure, markdown)
     for plain, role in ROLES:
         markdown = plain.sub(role, markdown)
     return markdown
