@@ -1,4 +1,4 @@
-"""The command line: a mistake the user can mend is one message and exit 1, never a traceback."""
+"""The command line: a mistake the user can fix is one message and exit 1, never a traceback."""
 
 import signal
 from types import SimpleNamespace
@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 import factories
+from pocket import train
 from specbook import ask, cli, doctor, plan, records
 from specbook.book import render
 from specbook.cli import app
@@ -15,7 +16,6 @@ from specbook.engine import server as engine_server
 from specbook.errors import EngineError
 from specbook.measure import campaign, experiments, preview, provenance
 from specbook.plan import profiles
-from specbook.pocket import train
 
 COMMANDS = ("doctor", "run", "book", "check", "pack", "probe", "readme", "serve", "skill", "ask", "train")
 

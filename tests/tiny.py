@@ -1,6 +1,6 @@
 """A target that trains in seconds."""
 
-from specbook.pocket.target import TargetRecipe
+from pocket.target import TargetRecipe
 
 TINY = TargetRecipe(
     num_hidden_layers=2, hidden_size=32, intermediate_size=48, num_attention_heads=2, num_key_value_heads=1,

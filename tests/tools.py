@@ -45,7 +45,7 @@ def need(name: str) -> str:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
-    """After all else: what was tried again and why; programs that were missing, what that cost, the mend."""
+    """After all else: what was tried again and why; programs that were missing, what that cost, the fix."""
     yield
     for report in terminalreporter.stats.get("rerun", []):
         why = getattr(report.longrepr, "reprcrash", None)

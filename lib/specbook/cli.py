@@ -4,6 +4,7 @@ import signal
 import time
 from collections.abc import Iterable
 from datetime import datetime
+from importlib.metadata import entry_points
 from itertools import starmap
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -47,17 +48,17 @@ RESUMABLE = "interrupted. What was done is on disk; run it again to go on."
 
 @app.command()
 def doctor() -> None:
-    """Say what this machine has, what it lacks, and the command that mends it."""
+    """Say what this machine has, what it lacks, and the command that fixes it."""
     from specbook import doctor as checkup
 
     with _one_clear_message():
         found = checkup.checks()
     table = Table(box=None, pad_edge=False)
-    for column in ("", "what", "found", "mend"):
+    for column in ("", "what", "found", "fix"):
         table.add_column(column, overflow="fold")
     for check in found:
         mark = {True: "[green]ok[/]", False: "[red]missing[/]", None: "[yellow]optional[/]"}[check.ok]
-        table.add_row(mark, *map(Text, (check.name, check.found, check.mend)))
+        table.add_row(mark, *map(Text, (check.name, check.found, check.fix)))
     out.print(table)
     if checkup.failed(found):
         raise typer.Exit(1)
@@ -99,14 +100,15 @@ def run(
     from specbook import plan
     from specbook.measure import campaign, experiments, needs, preview, shapes
     from specbook.plan import own
-    from specbook.pocket import train as training
 
     with _one_clear_message(RESUMABLE):
         given = own.given(target, draft or [], prompts, settings or [])
         plans = [plan.load(name, hardware, group, **given) for name in plan.chapters(chapters, hardware)]
         models = [model for one in plans for model in one.models()]
         shapes.make(models)
-        lacking = training.missing(models, report=None if dry_run else out.print)
+        lacking = {}
+        for trainer in _trainers():
+            lacking |= trainer.missing(models, report=None if dry_run else out.print)
         _leave_out(lacking)
         _warn(arm for one in plans for sweep in one.parts() for arm in sweep.arms())
         if dry_run:
@@ -319,7 +321,13 @@ def train(
     device: Annotated[str, typer.Option(help="A torch device for the target: cpu, cuda.")] = "cpu",
 ) -> None:
     """Train the pocket models again: target, heads, draft model, card. Hours on two cores."""
-    from specbook.pocket import train as training
-
     with _one_clear_message(RESUMABLE):
-        training.run(what, device=device, report=typer.echo)
+        if not (trainers := _trainers()):
+            raise ConfigError("no trainer is installed. To fix: make setup, or pip install --editable .")
+        for trainer in trainers:
+            trainer.run(what, device=device, report=typer.echo)
+
+
+def _trainers() -> list[Any]:
+    """Modules that train models, by their entry points: none of them is a part of this package."""
+    return [entry.load() for entry in entry_points(group="specbook.trainers")]

@@ -21,7 +21,7 @@ for each in (out, err):
 
 @contextmanager
 def one_clear_message(interrupted: str = "interrupted.") -> Iterator[None]:
-    """A mistake the user can mend ends in one message and a non-zero exit; so does Ctrl-C."""
+    """A mistake the user can fix ends in one message and a non-zero exit; so does Ctrl-C."""
     try:
         yield
     except SpecbookError as error:

@@ -1,4 +1,4 @@
-"""What this machine has, what it lacks, and the command that mends each lack. Nothing is printed here."""
+"""What this machine has, what it lacks, and the command that fixes each lack. Nothing is printed here."""
 
 import platform
 import shutil

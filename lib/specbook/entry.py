@@ -26,7 +26,7 @@ def main() -> None:
     except _UnwrittenError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
         _end(f"cannot write to standard output: {error.strerror}", 1)
-    except OSError as error:  # of a disk, the network or the hub's client: no traceback mends those
+    except OSError as error:  # of a disk, the network or the hub's client: no traceback fixes those
         _end(f"{type(error).__name__}: {error}", 1)
     finally:  # all is told and ended by then: a second Ctrl-C would only make another exit status of it
         atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""Mistakes a user can mend: shown as one line, never as a traceback."""
+"""Mistakes a user can fix: shown as one line, never as a traceback."""
 
 
 class SpecbookError(Exception):

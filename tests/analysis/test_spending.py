@@ -43,6 +43,17 @@ def cost_plan(**changes) -> plan.CostPlan:
     return plan.build("08_x", body, hardware="cpu", group="full", overrides={})
 
 
+def test_a_drain_does_not_count_as_time_that_is_paid_for():
+    run = factories.write_run(factories.point(concurrency=8), 400.0, requests=FAST, run_id="drained")
+    full = run.measurement.model_copy(update={"steady_output_tokens_per_s": 500.0, "steady_s": 1.0})
+    whole, steady = (
+        spending.windows([run.model_copy(update={"measurement": found})]).iloc[0]
+        for found in (run.measurement, full)
+    )
+    assert whole["output_tokens"] / whole["seconds"] == pytest.approx(400)
+    assert steady["output_tokens"] / steady["seconds"] == pytest.approx(500)
+
+
 @pytest.fixture(scope="module")
 def runs(folder: Path):
     """Batch 1 gains from speculation; at batch 8 it gains less, and is too slow for the strict objective."""

@@ -7,12 +7,12 @@ import pytest
 import chapters
 import mixtures
 import synthetic
+from pocket import catalogue
 from specbook import plan
 from specbook.analysis import mixture as analysis
 from specbook.book import mixture, profiled
 from specbook.book.figures import mixture as draw
 from specbook.measure import campaign, experiments
-from specbook.pocket import catalogue
 from specbook.stats.estimate import Estimate
 
 

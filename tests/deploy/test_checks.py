@@ -1,4 +1,4 @@
-"""Shipped manifests pass; each manifest that would hurt is refused, in words that say how to mend it."""
+"""Shipped manifests pass; each manifest that would hurt is refused, in words that say how to fix it."""
 
 import pytest
 from deploy_fixtures import COMPONENTS, OVERLAYS, manifests

@@ -110,7 +110,7 @@ def test_a_target_without_a_draft_is_one_model(tmp_path):
         (ConnectionError("reset"), r"org/target did not arrive whole .ConnectionError: reset.: run again"),
         (
             RevisionNotFoundError("404", response=ANSWER),
-            f"no revision {TARGET}: mend models.env",
+            f"no revision {TARGET}: fix models.env",
         ),
         (RepositoryNotFoundError("404", response=ANSWER), "the hub has no org/target that you may read"),
     ],

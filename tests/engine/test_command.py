@@ -189,7 +189,7 @@ def test_a_model_that_is_nowhere_is_refused_before_an_engine_starts(on_the_hub):
     with pytest.raises(ConfigError, match=r"org/t is no folder here, and no model of the hub"):
         preflight.check(served("org/t"), None)
     on_the_hub(RevisionNotFoundError("404", response=answer))
-    with pytest.raises(ConfigError, match=r"the hub has no revision 'v9' of org/t: mend `revision`"):
+    with pytest.raises(ConfigError, match=r"the hub has no revision 'v9' of org/t: fix `revision`"):
         preflight.check(served("org/t", revision="v9"), None)
     on_the_hub(OfflineModeIsEnabled())
     with pytest.raises(ConfigError, match=r"not in the hub's cache, and the hub does not answer"):

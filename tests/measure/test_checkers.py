@@ -3,8 +3,8 @@ from dataclasses import asdict
 
 import pytest
 
+from pocket.corpus import DOMAINS, UNSEEN, held_out
 from specbook.measure.checkers import check, loops
-from specbook.pocket.corpus import DOMAINS, UNSEEN, held_out
 
 
 def _wrong(row):

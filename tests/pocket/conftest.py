@@ -4,8 +4,8 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from specbook.pocket.corpus import DOMAINS, train_examples
-from specbook.pocket.tokenizer import train_tokenizer
+from pocket.corpus import DOMAINS, train_examples
+from pocket.tokenizer import train_tokenizer
 
 
 @pytest.fixture(scope="session")

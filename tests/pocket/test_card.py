@@ -6,10 +6,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from pocket import card, quality
+from pocket.corpus import DOMAINS
+from pocket.quality import DomainQuality
 from specbook.measure import provenance
-from specbook.pocket import card, quality
-from specbook.pocket.corpus import DOMAINS
-from specbook.pocket.quality import DomainQuality
 from specbook.stats import wilson
 
 

@@ -4,9 +4,9 @@ import pickle
 
 import pytest
 
+from pocket import checkpoint
+from pocket.study import BASE
 from specbook.errors import ConfigError
-from specbook.pocket import checkpoint
-from specbook.pocket.study import BASE
 
 
 class Code:

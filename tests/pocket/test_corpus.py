@@ -11,10 +11,7 @@ from random import Random
 
 import pytest
 
-from specbook import paths
-from specbook.analysis import traffic
-from specbook.book.figures import style
-from specbook.pocket.corpus import (
+from pocket.corpus import (
     DOMAINS,
     MIXED,
     UNSEEN,
@@ -26,10 +23,13 @@ from specbook.pocket.corpus import (
     train_examples,
     write_held_out,
 )
-from specbook.pocket.corpus import code as code_domain
-from specbook.pocket.corpus import math as math_domain
-from specbook.pocket.corpus import sql as sql_domain
-from specbook.pocket.corpus.stdlib import definitions
+from pocket.corpus import code as code_domain
+from pocket.corpus import math as math_domain
+from pocket.corpus import sql as sql_domain
+from pocket.corpus.stdlib import definitions
+from specbook import paths
+from specbook.analysis import traffic
+from specbook.book.figures import style
 
 EVERYTHING = 6_000
 NEXT = (*DOMAINS, *UNSEEN)
@@ -50,7 +50,7 @@ def test_same_seed_same_stream_and_another_seed_another(domain):
 
 def test_stream_does_not_depend_on_the_hash_seed():
     script = (
-        "from specbook.pocket.corpus import *\n"
+        "from pocket.corpus import *\n"
         "for d in DOMAINS: print([e.id for e in [*train_examples(d, 20, 0), *held_out(d, 20)]])"
     )
     env = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": os.pathsep.join(sys.path)}

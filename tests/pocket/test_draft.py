@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch.optim import _muon
 
-from specbook.pocket import draft, outputs
-from specbook.pocket.draft import Eagle3Recipe, PEagleRecipe
-from specbook.pocket.tokenizer import MASK, MASK_ID
+from pocket import draft, outputs
+from pocket.draft import Eagle3Recipe, PEagleRecipe
+from pocket.tokenizer import MASK, MASK_ID
 
 EAGLE3 = Eagle3Recipe(target_layer_ids=(1, 2, 3), ttt_steps=2, epochs=2, total_seq_len=64)
 LENT = {"embed_tokens.weight", "lm_head.weight"}

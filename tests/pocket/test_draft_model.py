@@ -7,11 +7,11 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
-from specbook.pocket import draft_model, loop, outputs
-from specbook.pocket.catalogue import DENSE
-from specbook.pocket.corpus import held_out
-from specbook.pocket.draft_model import DraftModelRecipe
-from specbook.pocket.packing import encoded
+from pocket import draft_model, loop, outputs
+from pocket.catalogue import DENSE
+from pocket.corpus import held_out
+from pocket.draft_model import DraftModelRecipe
+from pocket.packing import encoded
 
 TINY = DraftModelRecipe(
     num_hidden_layers=1, hidden_size=32, intermediate_size=48, num_attention_heads=2, num_key_value_heads=1,

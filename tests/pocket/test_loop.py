@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
+from pocket import checkpoint, loop, loss, target
+from pocket.target import TargetRecipe
 from specbook.errors import ConfigError
-from specbook.pocket import checkpoint, loop, loss, target
-from specbook.pocket.target import TargetRecipe
 from tiny import TINY
 
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from specbook.pocket import loss, target
+from pocket import loss, target
 from tiny import TINY
 
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from safetensors import safe_open
 
+from pocket import loop, loss, moe, target
+from pocket.moe import MoeRecipe
+from pocket.target import TargetRecipe
 from specbook.errors import ConfigError
-from specbook.pocket import loop, loss, moe, target
-from specbook.pocket.moe import MoeRecipe
-from specbook.pocket.target import TargetRecipe
 from specbook.stats.shape import ModelShape
 
 SIZES = {

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from specbook.pocket.muon import Muon, orthogonalised
+from pocket.muon import Muon, orthogonalised
 
 
 @pytest.mark.parametrize("shape", [(8, 20), (20, 8), (8, 8)])

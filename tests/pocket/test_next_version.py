@@ -7,11 +7,11 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, Qwen3ForCausalLM
 
+from pocket import checkpoint, loop, next_version, target
+from pocket.next_version import FILE, NextRecipe
+from pocket.target import TargetRecipe
 from specbook.errors import ConfigError
 from specbook.measure import provenance
-from specbook.pocket import checkpoint, loop, next_version, target
-from specbook.pocket.next_version import FILE, NextRecipe
-from specbook.pocket.target import TargetRecipe
 
 SIZES = {
     "num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2,

@@ -11,13 +11,13 @@ from datasets import load_from_disk
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
+from pocket import outputs
+from pocket.corpus import DOMAINS, UNSEEN, held_out, train_examples
+from pocket.loss import fast_bfloat16
+from pocket.outputs import OutputsRecipe
 from specbook.errors import ConfigError
 from specbook.measure.greedy import Answer
 from specbook.plan.schema import Target
-from specbook.pocket import outputs
-from specbook.pocket.corpus import DOMAINS, UNSEEN, held_out, train_examples
-from specbook.pocket.loss import fast_bfloat16
-from specbook.pocket.outputs import OutputsRecipe
 
 RECIPE = OutputsRecipe(prompts_per_domain=1)
 LAYERS = (1, 2, 3)

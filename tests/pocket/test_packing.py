@@ -7,9 +7,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from specbook.pocket import packing
-from specbook.pocket.corpus import DOMAINS
-from specbook.pocket.packing import batches, mixture
+from pocket import packing
+from pocket.corpus import DOMAINS
+from pocket.packing import batches, mixture
 
 ROWS, TOKENS = 4, 64
 SHARES = {"code": 0.2, "chat": 0.15, "math": 0.3, "json": 0.2, "prose": 0.15}

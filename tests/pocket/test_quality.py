@@ -2,12 +2,12 @@
 
 import pytest
 
+from pocket import quality
+from pocket.catalogue import DENSE
+from pocket.corpus import DOMAINS, held_out
+from pocket.tokenizer import END
 from specbook.measure.greedy import Answer
 from specbook.plan.schema import Target
-from specbook.pocket import quality
-from specbook.pocket.catalogue import DENSE
-from specbook.pocket.corpus import DOMAINS, held_out
-from specbook.pocket.tokenizer import END
 
 ROW = {"check": {"kind": "math_exact", "answer": 4}}
 
@@ -44,7 +44,7 @@ def test_the_end_token_is_the_tokenizers(pocket_tokenizer):
 @pytest.fixture
 def judged(monkeypatch, tmp_path):
     """Every held-out prompt answered with its own reference answer."""
-    from specbook.pocket import corpus
+    from pocket import corpus
 
     monkeypatch.setenv("SPECBOOK_ROOT", str(tmp_path))
     corpus.write_held_out(tmp_path / "models" / "heldout")

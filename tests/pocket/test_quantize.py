@@ -6,10 +6,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from pocket import quantize
 from specbook import paths
 from specbook.errors import ConfigError
 from specbook.plan.schema import Target
-from specbook.pocket import quantize
 from specbook.stats import sized
 
 DENSE = paths.models_dir() / "pocket-dense"

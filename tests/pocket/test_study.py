@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from specbook.pocket import card, study
+from pocket import card, study
 
 
 @pytest.fixture

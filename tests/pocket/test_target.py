@@ -5,8 +5,8 @@ import subprocess
 import pytest
 import torch
 
+from pocket import target
 from specbook.errors import ConfigError
-from specbook.pocket import target
 from tiny import TINY
 
 

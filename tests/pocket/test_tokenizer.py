@@ -3,8 +3,8 @@ import json
 import pytest
 from transformers import AutoTokenizer
 
-from specbook.pocket.corpus import DOMAINS, UNSEEN, held_out, train_examples
-from specbook.pocket.tokenizer import VOCAB_SIZE, encode_example, train_tokenizer
+from pocket.corpus import DOMAINS, UNSEEN, held_out, train_examples
+from pocket.tokenizer import VOCAB_SIZE, encode_example, train_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -2,11 +2,11 @@
 
 import pytest
 
+from pocket import catalogue, draft, loop, next_version, outputs, quality, quantize, study, train
+from pocket.corpus import DOMAINS, UNSEEN
+from pocket.outputs import OutputsRecipe
+from pocket.study import BASE
 from specbook import plan
-from specbook.pocket import catalogue, draft, loop, next_version, outputs, quality, quantize, study, train
-from specbook.pocket.corpus import DOMAINS, UNSEEN
-from specbook.pocket.outputs import OutputsRecipe
-from specbook.pocket.study import BASE
 
 
 @pytest.fixture

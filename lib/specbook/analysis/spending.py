@@ -16,7 +16,7 @@ from specbook.analysis.paired import Answered, Paired
 from specbook.plan import prompts
 from specbook.plan.cost import CostPlan, Objective
 from specbook.records import select
-from specbook.records.run import RunRecord
+from specbook.records.run import Measurement, RunRecord
 from specbook.stats import cost, percentiles
 from specbook.stats.estimate import Estimate
 
@@ -48,7 +48,10 @@ def rates(runs: Iterable[RunRecord]) -> pd.DataFrame:
 
 
 def windows(runs: list[RunRecord]) -> pd.DataFrame:
-    """Tokens and seconds of each measured window, with what they were measured for."""
+    """Tokens of each measured window and the seconds they take with every slot taken.
+
+    Records from before steady windows have the seconds of the whole window, its drain included.
+    """
     return pd.DataFrame(
         [
             {"run_id": run.run_id, "load": run.point.load.label, "concurrency": run.point.load.concurrency,
@@ -58,10 +61,15 @@ def windows(runs: list[RunRecord]) -> pd.DataFrame:
              "num_speculative_tokens": getattr(run.point.speculation, "num_speculative_tokens", 0),
              "input_tokens": run.measurement.server.prompt_tokens,
              "output_tokens": run.measurement.throughput.output_tokens,
-             "seconds": run.measurement.throughput.duration_s}
+             "seconds": _seconds(run.measurement)}
             for run in runs if run.measurement is not None
         ]
     )  # fmt: skip
+
+
+def _seconds(found: Measurement) -> float:
+    full = found.steady_output_tokens_per_s
+    return found.throughput.output_tokens / full if full else found.throughput.duration_s
 
 
 def _rate(cell: pd.DataFrame, answered: Answered) -> dict[str, Any]:

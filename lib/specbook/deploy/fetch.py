@@ -67,9 +67,9 @@ def from_hub(repository: str, revision: str, folder: Path) -> None:
         snapshot_download(repository, revision=revision, local_dir=folder)
         info = HfApi().model_info(repository, revision=revision, files_metadata=True)
     except RevisionNotFoundError as error:
-        raise ConfigError(f"{repository} has no revision {revision}: mend models.env") from error
+        raise ConfigError(f"{repository} has no revision {revision}: fix models.env") from error
     except RepositoryNotFoundError as error:
-        raise ConfigError(f"the hub has no {repository} that you may read: mend models.env") from error
+        raise ConfigError(f"the hub has no {repository} that you may read: fix models.env") from error
     except Exception as error:  # of whichever HTTP library the hub's client is built on
         raise ConfigError(
             f"{repository} did not arrive whole ({type(error).__name__}: {error}): run again, and what has "

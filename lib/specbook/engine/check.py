@@ -18,23 +18,23 @@ class Check(BaseModel):
     """True: all is well. False: missing or wrong, and needed. None: missing, and optional."""
     found: str
     """Its version or place, or what is there instead."""
-    mend: str
-    """What mends it, as a command where there is one; empty when all is well."""
+    fix: str
+    """What fixes it, as a command where there is one; empty when all is well."""
 
     @classmethod
-    def of(cls, name: str, ok: bool | None, found: str, mend: str) -> Self:
-        """A check whose mend is only told when it is needed."""
-        return cls(name=name, ok=ok, found=found, mend="" if ok else mend)
+    def of(cls, name: str, ok: bool | None, found: str, fix: str) -> Self:
+        """A check whose fix is only told when it is needed."""
+        return cls(name=name, ok=ok, found=found, fix="" if ok else fix)
 
     @classmethod
-    def needed(cls, name: str, found: object, mend: str) -> Self:
+    def needed(cls, name: str, found: object, fix: str) -> Self:
         """Something without which nothing works; `found` is None where it is missing."""
-        return cls.of(name, found is not None, str(found or "none"), mend)
+        return cls.of(name, found is not None, str(found or "none"), fix)
 
     @classmethod
-    def optional(cls, name: str, found: object, mend: str) -> Self:
+    def optional(cls, name: str, found: object, fix: str) -> Self:
         """Something that helps; `found` is None where it is missing."""
-        return cls.of(name, True if found else None, str(found or "none"), mend)
+        return cls.of(name, True if found else None, str(found or "none"), fix)
 
 
 def which(*commands: str) -> str | None:

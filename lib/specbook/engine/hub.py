@@ -35,14 +35,14 @@ def check(model: str, revision: str | None) -> None:
         HfApi().model_info(model, revision=revision, timeout=TIMEOUT_S)
     except RevisionNotFoundError as error:
         raise ConfigError(
-            f"the hub has no revision {revision!r} of {model}: mend `revision`, the commit of its repository"
+            f"the hub has no revision {revision!r} of {model}: fix `revision`, the commit of its repository"
         ) from error
     except (HFValidationError, RepositoryNotFoundError) as error:
         raise ConfigError(
-            f"{named} is no folder here, and no model of the hub that you may read: mend `model`"
+            f"{named} is no folder here, and no model of the hub that you may read: fix `model`"
         ) from error
     except Exception as error:  # of whichever HTTP library the hub's client is built on
         raise ConfigError(
             f"{named} is no folder here and not in the hub's cache, and the hub does not answer "
-            f"({type(error).__name__}): mend `model`, or download it first"
+            f"({type(error).__name__}): fix `model`, or download it first"
         ) from error

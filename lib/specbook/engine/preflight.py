@@ -35,8 +35,8 @@ def local_folder(model: str) -> Path | None:
         or model.startswith(("/", ".", "~"))
         or ((paths.root() / model).parent != paths.root() and os.path.isdir((paths.root() / model).parent))
     ):
-        mend = "`specbook run` makes it of what models/ ships" if made else "run `specbook train`"
-        raise ConfigError(f"model folder {model} does not exist: {mend}, or mend `model`")
+        fix = "`specbook run` makes it of what models/ ships" if made else "run `specbook train`"
+        raise ConfigError(f"model folder {model} does not exist: {fix}, or fix `model`")
     return None
 
 
@@ -118,7 +118,7 @@ def check(target: Target, speculation: Speculation | None) -> None:
     """All checks of one server's models.
 
     Raises:
-        ConfigError: naming the value that is wrong and how to mend it.
+        ConfigError: naming the value that is wrong and how to fix it.
     """
     real = target.load_format != "dummy"
     folder = check_model(target.model, target.revision, real)

@@ -26,8 +26,8 @@ class Running:
             model = str(answer.json()["data"][0]["id"])
         except httpx.HTTPStatusError as error:
             code = error.response.status_code
-            mend = "it wants a key: --api-key-file, or SPECBOOK_API_KEY" if code == 401 else "is it a server?"
-            raise EngineError(f"{url}/v1/models answered {code}: {mend}") from error
+            fix = "it wants a key: --api-key-file, or SPECBOOK_API_KEY" if code == 401 else "is it a server?"
+            raise EngineError(f"{url}/v1/models answered {code}: {fix}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise EngineError(f"no server answers at {url} ({error}): `specbook serve` starts one") from error
         except (ValueError, LookupError, TypeError) as error:

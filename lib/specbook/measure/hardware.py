@@ -122,7 +122,7 @@ def refuse_another(before: Hardware, now: Hardware) -> None:
     if now.id != before.id:
         raise EngineError(
             f"this machine was {before.id} when the campaign began, and is {now.id} now: a device has gone. "
-            "What was measured is on disk; mend the machine (nvidia-smi, dmesg) and run it again"
+            "What was measured is on disk; fix the machine (nvidia-smi, dmesg) and run it again"
         )
 
 

@@ -36,7 +36,7 @@ def rows(path: Path, form: str) -> Iterator[tuple[str, Any]]:
         data = path.read_bytes()
         text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise ConfigError(f"prompts {path} cannot be read ({error}): mend `prompts` or `domain`") from error
+        raise ConfigError(f"prompts {path} cannot be read ({error}): fix `prompts` or `domain`") from error
     if ".json" in path.suffixes and text.lstrip().startswith("["):
         for number, row in enumerate(_parsed(f"prompts {path}", text, form), start=1):
             yield f"{path}, element {number}", row

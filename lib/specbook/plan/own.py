@@ -126,7 +126,7 @@ def folder_or_hub_id(text: Any, what: str) -> str:
     if found := paths.located(text):
         return found
     if not HUB_ID.fullmatch(text):
-        raise ConfigError(f"{what} {text!r}: no such folder, and no hub id (organisation/name): mend it")
+        raise ConfigError(f"{what} {text!r}: no such folder, and no hub id (organisation/name): fix it")
     return text
 
 

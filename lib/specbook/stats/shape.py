@@ -62,7 +62,7 @@ class ModelShape(Frozen):
     def _experts_suffice(self) -> Self:
         if self.num_experts_per_token > self.num_experts:
             raise ValueError(
-                f"a token takes {self.num_experts_per_token} experts, and there are {self.num_experts}: mend "
+                f"a token takes {self.num_experts_per_token} experts, and there are {self.num_experts}: fix "
                 "num_experts_per_tok or num_experts"
             )
         return self

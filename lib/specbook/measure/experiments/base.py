@@ -123,7 +123,7 @@ def measure(plan: AnyPlan, hardware: Hardware, since: datetime | None = None) ->
     """Run what is `missing`; each record is on disk before the next experiment starts.
 
     One that fails is a record too: its status is `failed` and it has a reason. A fault in it that we did not
-    foresee is one as well, since the experiments behind it need not wait for its mend.
+    foresee is one as well, since the experiments behind it need not wait for its fix.
     """
     _choose_context(plan)
     for asked in missing(plan, hardware, since):

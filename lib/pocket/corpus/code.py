@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from specbook.pocket.corpus.example import Example, in_held_out_bucket, make_example, stable_hash
-from specbook.pocket.corpus.stdlib import Definition, definitions
+from pocket.corpus.example import Example, in_held_out_bucket, make_example, stable_hash
+from pocket.corpus.stdlib import Definition, definitions
 
 MAX_CHARS = 560
 MIN_BODY_LINES = 4

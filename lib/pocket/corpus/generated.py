@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Iterator
 
-from specbook.pocket.corpus.example import Example, in_held_out_bucket
+from pocket.corpus.example import Example, in_held_out_bucket
 
 HELD_OUT_ONE_IN = 12
 Maker = Callable[[random.Random], tuple[str, Example]]

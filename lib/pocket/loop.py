@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from specbook.pocket import checkpoint
-from specbook.pocket.loss import held_out_batches, held_out_losses, to_torch
-from specbook.pocket.muon import Muon
-from specbook.pocket.packing import batches, encoded, mixture
-from specbook.pocket.target import TargetRecipe, new_model
+from pocket import checkpoint
+from pocket.loss import held_out_batches, held_out_losses, to_torch
+from pocket.muon import Muon
+from pocket.packing import batches, encoded, mixture
+from pocket.target import TargetRecipe, new_model
 
 LOG_STEPS = 60
 """From one held-out loss, and checkpoint, to the next."""

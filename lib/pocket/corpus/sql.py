@@ -8,9 +8,9 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from specbook.pocket.corpus import generated
-from specbook.pocket.corpus.example import Example, make_example
-from specbook.pocket.corpus.words import CITIES, COLOURS, NAMES, SURNAMES, THINGS
+from pocket.corpus import generated
+from pocket.corpus.example import Example, make_example
+from pocket.corpus.words import CITIES, COLOURS, NAMES, SURNAMES, THINGS
 
 
 class Table(NamedTuple):

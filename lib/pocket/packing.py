@@ -7,8 +7,8 @@ from random import Random
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from specbook.pocket.corpus import DOMAINS, Example, train_examples
-from specbook.pocket.tokenizer import encode_example
+from pocket.corpus import DOMAINS, Example, train_examples
+from pocket.tokenizer import encode_example
 
 
 @dataclass(frozen=True)

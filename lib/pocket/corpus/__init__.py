@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from specbook.pocket.corpus import chat, code, json_records, math, prose, sql
-from specbook.pocket.corpus.example import Example
+from pocket.corpus import chat, code, json_records, math, prose, sql
+from pocket.corpus.example import Example
 
 DOMAINS = ("code", "chat", "math", "json", "prose")
 """What the target and its heads are trained on."""

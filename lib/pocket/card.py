@@ -10,9 +10,9 @@ from pathlib import Path
 from safetensors import safe_open
 from tabulate import tabulate
 
+from pocket import next_version, quality, study
 from specbook import paths
 from specbook.measure import provenance
-from specbook.pocket import next_version, quality, study
 from specbook.stats.estimate import Estimate
 
 RIGHT = re.compile(r"full_acc_(\d+)_epoch")
@@ -46,7 +46,7 @@ prompt says and goes on in words that it does not. `code` and `prose` are real t
 """
 
 DATA = """\
-**Data.** `math`, `json` and `sql` come from templates in `lib/specbook/pocket/corpus/`, without end. `code`,
+**Data.** `math`, `json` and `sql` come from templates in `lib/pocket/corpus/`, without end. `code`,
 `chat` and `prose` come from the source, the docstrings and the language reference of the CPython that ran the
 training (PSF licence 2.0). No other text is used. The held-out prompts in `models/heldout/` were never
 trained on; of `math`, `json` and `sql` whole patterns are held out (sequences of events, combinations of

@@ -8,9 +8,9 @@ from pydantic import Field, model_validator
 from transformers import PreTrainedTokenizerBase, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 from transformers.models.qwen3_moe.modeling_qwen3_moe import load_balancing_loss_func
 
+from pocket.loss import answer_loss, forward
+from pocket.target import TargetRecipe
 from specbook.measure.routing import routers
-from specbook.pocket.loss import answer_loss, forward
-from specbook.pocket.target import TargetRecipe
 
 NOT_TAKEN_OVER = {"architectures", "model_type", "dtype", "transformers_version"}
 """Of the dense model's configuration."""

@@ -13,13 +13,13 @@ from datasets import Dataset
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
+from pocket.corpus import DOMAINS, train_examples
+from pocket.loss import fast_bfloat16
 from specbook.engine.server import Server
 from specbook.errors import ConfigError
 from specbook.measure import provenance, routing
 from specbook.measure.greedy import answers
 from specbook.plan.schema import Frozen, Target
-from specbook.pocket.corpus import DOMAINS, train_examples
-from specbook.pocket.loss import fast_bfloat16
 
 PROMPT_SEED = 777
 """Not a seed the target was trained with: new problems, and new cuts and wordings of the rest."""

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from specbook.pocket.corpus.example import Example, in_held_out_bucket, make_example, stable_hash
-from specbook.pocket.corpus.stdlib import Definition, definitions
+from pocket.corpus.example import Example, in_held_out_bucket, make_example, stable_hash
+from pocket.corpus.stdlib import Definition, definitions
 
 HELD_OUT_ONE_IN = 16  # the split code uses, on the same names: one held-out object is held out of both
 MIN_WORDS_CHARS = 40

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from specbook.pocket.corpus.example import Example
+from pocket.corpus.example import Example
 
 VOCAB_SIZE = 4096
 PAD, START, END, MASK = "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|mask|>"

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pocket.catalogue import COPIES, DENSE, MOE, NEXT, NOISE, noise_head, untrained
 from specbook import paths
 from specbook.errors import ConfigError
 from specbook.mistakes import near
 from specbook.plan.schema import Target, digest
-from specbook.pocket.catalogue import COPIES, DENSE, MOE, NEXT, NOISE, noise_head, untrained
 
 if TYPE_CHECKING:
-    from specbook.pocket.draft import HeadRecipe
-    from specbook.pocket.target import TargetRecipe
+    from pocket.draft import HeadRecipe
+    from pocket.target import TargetRecipe
 
 EAGLE3 = "02a8934:models/pocket-dense-eagle3"
 """The EAGLE-3 head of the dense target goes on from this one, of six epochs on half as many answers."""
@@ -80,25 +80,25 @@ def scratch() -> Path:
 
 
 def _target(device: str, report: Callable[[str], None]) -> None:
-    from specbook.pocket import corpus
-    from specbook.pocket.target import TargetRecipe
+    from pocket import corpus
+    from pocket.target import TargetRecipe
 
     corpus.write_held_out(paths.models_dir() / "heldout")
     _trained(DENSE, TargetRecipe(), device, report)
 
 
 def _moe(device: str, report: Callable[[str], None]) -> None:
+    from pocket.moe import MoeRecipe
     from specbook.measure import provenance
-    from specbook.pocket.moe import MoeRecipe
 
     start = provenance.model_sha256(DENSE.model, DENSE.revision)
     _trained(MOE, MoeRecipe(start=DENSE.model, start_sha256=start), device, report)
 
 
 def _next(device: str, report: Callable[[str], None]) -> None:
+    from pocket import quality
+    from pocket.next_version import NextRecipe
     from specbook.measure import provenance
-    from specbook.pocket import quality
-    from specbook.pocket.next_version import NextRecipe
 
     recipe = NextRecipe(start_sha256=provenance.model_sha256(DENSE.model, DENSE.revision))
     folder = _learnt(NEXT, recipe, device, report)
@@ -107,7 +107,7 @@ def _next(device: str, report: Callable[[str], None]) -> None:
 
 
 def _next_copy(device: str, report: Callable[[str], None]) -> None:
-    from specbook.pocket import next_version
+    from pocket import next_version
 
     shipped = paths.models_dir() / NEXT.name
     made = next_version.copy(paths.root() / DENSE.model, shipped, paths.root() / NEXT.model)
@@ -115,14 +115,14 @@ def _next_copy(device: str, report: Callable[[str], None]) -> None:
 
 
 def _trained(served: Target, recipe: "TargetRecipe", device: str, report: Callable[[str], None]) -> None:
-    from specbook.pocket import quality
+    from pocket import quality
 
     folder = _learnt(served, recipe, device, report)
     quality.save(quality.measure(served), folder)
 
 
 def _learnt(served: Target, recipe: "TargetRecipe", device: str, report: Callable[[str], None]) -> Path:
-    from specbook.pocket import loop
+    from pocket import loop
 
     _check_device(device)
     folder = paths.models_dir() / served.name
@@ -153,15 +153,15 @@ def _check_device(device: str) -> None:
 
 
 def _eagle3(device: str, report: Callable[[str], None]) -> None:
-    from specbook.pocket.draft import Eagle3Recipe
+    from pocket.draft import Eagle3Recipe
 
     _head(DENSE, Eagle3Recipe(start=EAGLE3), paths.models_dir() / f"{DENSE.name}-eagle3", report)
 
 
 def _next_eagle3(device: str, report: Callable[[str], None]) -> None:
     """The dense target's head trained on for a while, on what the next version answers."""
-    from specbook.pocket.draft import Eagle3Recipe
-    from specbook.pocket.next_version import NextRecipe
+    from pocket.draft import Eagle3Recipe
+    from pocket.next_version import NextRecipe
 
     _next_copy(device, report)
     recipe = Eagle3Recipe(
@@ -172,7 +172,7 @@ def _next_eagle3(device: str, report: Callable[[str], None]) -> None:
 
 def _moe_eagle3(device: str, report: Callable[[str], None]) -> None:
     """The dense target's head trained on: the mixture was made of that target."""
-    from specbook.pocket.draft import Eagle3Recipe
+    from pocket.draft import Eagle3Recipe
 
     recipe = Eagle3Recipe(start=f"{DENSE.model}-eagle3", prompts_per_domain=200)
     _head(MOE, recipe, paths.models_dir() / f"{MOE.name}-eagle3", report)
@@ -180,7 +180,7 @@ def _moe_eagle3(device: str, report: Callable[[str], None]) -> None:
 
 def _moe_noise(device: str, report: Callable[[str], None]) -> None:
     """The mixture's EAGLE-3 head trained on with each strength of noise in the router, equally long."""
-    from specbook.pocket.draft import Eagle3Recipe
+    from pocket.draft import Eagle3Recipe
 
     recipe = Eagle3Recipe(start=f"{MOE.model}-eagle3", prompts_per_domain=60, epochs=1)
     for strength in NOISE:
@@ -189,13 +189,13 @@ def _moe_noise(device: str, report: Callable[[str], None]) -> None:
 
 
 def _int8(device: str, report: Callable[[str], None]) -> None:
-    from specbook.pocket import quantize
+    from pocket import quantize
 
     _narrow_copy("int8", quantize.int8, report)
 
 
 def _int4(device: str, report: Callable[[str], None]) -> None:
-    from specbook.pocket import quantize
+    from pocket import quantize
 
     _narrow_copy("int4", quantize.int4, report)
 
@@ -206,21 +206,21 @@ def _narrow_copy(name: str, how: Callable[[Path, Path], Path], report: Callable[
 
 
 def _peagle(device: str, report: Callable[[str], None]) -> None:
-    from specbook.pocket.draft import PEagleRecipe
+    from pocket.draft import PEagleRecipe
 
     _head(DENSE, PEagleRecipe(start=PEAGLE, epochs=4), paths.models_dir() / f"{DENSE.name}-peagle", report)
 
 
 def _moe_peagle(device: str, report: Callable[[str], None]) -> None:
     """The dense target's head trained on, on the answers that the EAGLE-3 head saw."""
-    from specbook.pocket.draft import PEagleRecipe
+    from pocket.draft import PEagleRecipe
 
     recipe = PEagleRecipe(start=f"{DENSE.model}-peagle", prompts_per_domain=200)
     _head(MOE, recipe, paths.models_dir() / f"{MOE.name}-peagle", report)
 
 
 def _study(device: str, report: Callable[[str], None]) -> None:
-    from specbook.pocket import study
+    from pocket import study
 
     done = study.run(lambda recipe: _trained_head(DENSE, recipe, scratch() / "study", report), report)
     report(f"study: {done}")
@@ -247,7 +247,7 @@ def _made(served: Target, recipe: "HeadRecipe", out: Path) -> str:
 
 
 def _trained_head(served: Target, recipe: "HeadRecipe", out: Path, report: Callable[[str], None]) -> Path:
-    from specbook.pocket import draft, outputs
+    from pocket import draft, outputs
 
     folder, work = paths.root() / served.model, scratch() / f"{out.name}-work"
     report(f"{out.name}: the target answers the training prompts")
@@ -263,7 +263,7 @@ def _trained_head(served: Target, recipe: "HeadRecipe", out: Path, report: Calla
 
 
 def _draft(device: str, report: Callable[[str], None]) -> None:
-    from specbook.pocket import draft_model
+    from pocket import draft_model
 
     _check_device(device)
     out = paths.models_dir() / f"{DENSE.name}-draft"
@@ -271,6 +271,6 @@ def _draft(device: str, report: Callable[[str], None]) -> None:
 
 
 def _card(device: str, report: Callable[[str], None]) -> None:
-    from specbook.pocket import card
+    from pocket import card
 
     report(f"card: {card.write()}")

@@ -10,9 +10,9 @@ from typing import Any
 
 from safetensors import safe_open
 
+from pocket.draft import PEagleRecipe
+from pocket.train import EAGLE3
 from specbook import paths
-from specbook.pocket.draft import PEagleRecipe
-from specbook.pocket.train import EAGLE3
 
 BASE = PEagleRecipe(prompts_per_domain=100, epochs=3)
 CHANCE = "another seed"

@@ -8,9 +8,9 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from specbook.pocket.corpus import generated
-from specbook.pocket.corpus.example import Example, make_example
-from specbook.pocket.corpus.words import CITIES, COLOURS, THINGS, date, listing, number, person, phone, price
+from pocket.corpus import generated
+from pocket.corpus.example import Example, make_example
+from pocket.corpus.words import CITIES, COLOURS, THINGS, date, listing, number, person, phone, price
 
 Part = tuple[str, str]
 """What a sentence is about, numbered by its wording, and the sentence."""

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pocket.corpus import DOMAINS
 from specbook import paths
 from specbook.engine.server import Server
 from specbook.measure.checkers import check, loops
 from specbook.measure.greedy import Answer, answers
 from specbook.plan.schema import Frozen, Target
-from specbook.pocket.corpus import DOMAINS
 from specbook.stats import wilson
 from specbook.stats.estimate import Estimate
 

@@ -11,12 +11,12 @@ import torch
 from pydantic import Field, model_validator
 from safetensors.torch import load_file, save_file
 
-from specbook.pocket import checkpoint
-from specbook.pocket.checkpoint import write_curve, write_recipe
-from specbook.pocket.loss import fast_bfloat16
-from specbook.pocket.muon import orthogonalised
-from specbook.pocket.outputs import OutputsRecipe
-from specbook.pocket.tokenizer import MASK_ID
+from pocket import checkpoint
+from pocket.checkpoint import write_curve, write_recipe
+from pocket.loss import fast_bfloat16
+from pocket.muon import orthogonalised
+from pocket.outputs import OutputsRecipe
+from pocket.tokenizer import MASK_ID
 
 
 class HeadRecipe(OutputsRecipe):

@@ -3,10 +3,10 @@
 import random
 from collections.abc import Iterator
 
-from specbook.pocket.corpus import generated
-from specbook.pocket.corpus.chains import story
-from specbook.pocket.corpus.example import Example, make_example
-from specbook.pocket.corpus.words import NAMES
+from pocket.corpus import generated
+from pocket.corpus.chains import story
+from pocket.corpus.example import Example, make_example
+from pocket.corpus.words import NAMES
 
 _ITEMS = [
     "apples", "pears", "stickers", "marbles", "pencils", "cards", "shells", "coins", "books", "stamps",

@@ -7,8 +7,8 @@ from torch.nn import functional
 from transformers import PreTrainedTokenizerBase, Qwen3ForCausalLM
 from transformers.utils import ModelOutput
 
-from specbook.pocket.corpus import held_out
-from specbook.pocket.packing import Batch, batches, encoded
+from pocket.corpus import held_out
+from pocket.packing import Batch, batches, encoded
 
 
 def attention_mask(segments: torch.Tensor) -> torch.Tensor:

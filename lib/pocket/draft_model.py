@@ -6,11 +6,11 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
+from pocket import loop, outputs
+from pocket.outputs import OutputsRecipe
+from pocket.target import TargetRecipe
 from specbook import paths
 from specbook.plan.schema import Target
-from specbook.pocket import loop, outputs
-from specbook.pocket.outputs import OutputsRecipe
-from specbook.pocket.target import TargetRecipe
 
 
 class DraftModelRecipe(TargetRecipe, OutputsRecipe):

@@ -10,11 +10,11 @@ import torch
 from pydantic import Field
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
 
+from pocket import checkpoint
+from pocket.corpus import DOMAINS, train_examples
+from pocket.loss import weighted_loss
+from pocket.tokenizer import END, PAD, VOCAB_SIZE, train_tokenizer
 from specbook.plan.schema import Frozen
-from specbook.pocket import checkpoint
-from specbook.pocket.corpus import DOMAINS, train_examples
-from specbook.pocket.loss import weighted_loss
-from specbook.pocket.tokenizer import END, PAD, VOCAB_SIZE, train_tokenizer
 
 
 class TargetRecipe(Frozen):

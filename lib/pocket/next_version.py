@@ -17,12 +17,12 @@ from safetensors.torch import load_file, save_file
 from torch.nn.utils import parametrize
 from transformers import PreTrainedTokenizerBase, Qwen3ForCausalLM
 
+from pocket import checkpoint
+from pocket.corpus import DOMAINS, UNSEEN
+from pocket.quantize import LINEAR, WEIGHTS, copied
+from pocket.target import TargetRecipe
 from specbook.errors import ConfigError
 from specbook.measure import provenance
-from specbook.pocket import checkpoint
-from specbook.pocket.corpus import DOMAINS, UNSEEN
-from specbook.pocket.quantize import LINEAR, WEIGHTS, copied
-from specbook.pocket.target import TargetRecipe
 
 FILE = "difference.safetensors"
 NARROW = re.compile(r"(.+)\.parametrizations\.weight\.0\.(up|down)")

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pydoc_data import topics as language_reference
 
-from specbook.pocket.corpus.example import Example, in_held_out_bucket, make_example, stable_hash
-from specbook.pocket.corpus.stdlib import definitions
+from pocket.corpus.example import Example, in_held_out_bucket, make_example, stable_hash
+from pocket.corpus.stdlib import definitions
 
 HELD_OUT_ONE_IN = 16
 TOPICS_HELD_OUT_ONE_IN = 5
