@@ -1,5 +1,6 @@
 """Packs: a kill at any moment loses nothing, an edit is seen, and a pack never changes."""
 
+import gzip
 import hashlib
 import os
 import shutil
@@ -49,6 +50,24 @@ def rows(runs) -> dict[str, pd.DataFrame]:
     return {run.run_id: records.requests(run) for run in runs if run.measurement}
 
 
+def rows_of_pack(path: Path) -> Path:
+    found = packfile.read(path).rows_path
+    assert found is not None
+    return found
+
+
+def test_pandas_reads_a_pack_in_one_line(results):
+    runs = made()
+    (path,) = records.pack()
+    table = pd.read_json(path, lines=True)
+    assert list(table["run_id"]) == [run.run_id for run in runs]
+    assert list(table["key"]) == [run.key for run in runs]
+    requests = pd.read_parquet(rows_of_pack(path))
+    assert requests.groupby("run_id", sort=False)["output_tokens"].sum().to_dict() == {
+        run.run_id: run.measurement.throughput.output_tokens for run in runs if run.measurement
+    }
+
+
 def files(results: Path) -> dict[str, str]:
     found = (path for path in results.rglob("*") if path.is_file())
     return {
@@ -60,9 +79,7 @@ def test_packed_records_read_as_before(results):
     runs = made()
     before = rows(runs)
     (path,) = records.pack()
-    assert sorted(files(results)) == sorted(
-        path.with_suffix(end).relative_to(results).as_posix() for end in (".jsonl", ".parquet")
-    )
+    assert {results / name for name in files(results)} == {path, rows_of_pack(path)}
     assert records.load() == runs
     assert records.load(chapters=["other"]) == records.load("another-machine") == []
     assert all(same(records.requests(run), before[run.run_id]) for run in runs if run.measurement)
@@ -177,19 +194,19 @@ def test_a_point_measured_while_others_are_packed_stays(results, monkeypatch):
     assert records.load() == runs
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
-def test_an_edited_pack_is_refused(suffix):
+@pytest.mark.parametrize("which", ["records", "rows"])
+def test_an_edited_pack_is_refused(which):
     runs = made()
     (path,) = records.pack()
     records.load()
-    edited = path.with_suffix(suffix)
-    edited.write_bytes(edited.read_bytes().replace(b"1", b"2", 1))
+    edited = path if which == "records" else rows_of_pack(path)
+    edited.write_bytes(edited.read_bytes() + b"\0")
     with pytest.raises(RecordError, match="was changed after it was written"):
         [records.requests(run) for run in records.load() if run.measurement]
     problems = [problem for _, problem in records.validate_all() if problem]
     assert problems
     assert all(edited.name in problem and "restore it from git" in problem for problem in problems)
-    assert len(problems) == (1 if suffix == ".jsonl" else len(rows_of(runs)))
+    assert len(problems) == (1 if which == "records" else len(rows_of(runs)))
 
 
 def rows_of(runs) -> list[str]:
@@ -199,7 +216,7 @@ def rows_of(runs) -> list[str]:
 def test_a_pack_without_its_rows_is_named(results):
     runs = made()
     (path,) = records.pack()
-    path.with_suffix(".parquet").unlink()
+    rows_of_pack(path).unlink()
     problems = [problem for _, problem in records.validate_all() if problem]
     assert len(problems) == len(rows_of(runs))
     assert all("is missing: restore it from git" in problem for problem in problems)
@@ -208,22 +225,23 @@ def test_a_pack_without_its_rows_is_named(results):
 def test_rows_that_lost_their_pack_are_named(results):
     made()
     (path,) = records.pack()
+    left = rows_of_pack(path)
     path.unlink()
-    assert [p for p, problem in records.validate_all() if "belongs to no record" in problem] == [
-        path.with_suffix(".parquet")
-    ]
+    assert [p for p, problem in records.validate_all() if "belongs to no record" in problem] == [left]
 
 
 def test_a_pack_that_lacks_rows_of_one_run_is_named(results):
     runs = made()
     (path,) = records.pack()
     found = packfile.read(path)
-    worse = packfile.write(path.parent, list(found.documents.values()), {"run-1": found.requests("run-1")})
-    path.unlink()
-    path.with_suffix(".parquet").unlink()
+    whole = rows_of_pack(path)
+    assert path == packfile.write(
+        path.parent, [*found.documents.values()], {"run-1": found.requests("run-1")}
+    )
+    whole.unlink()
     problems = [problem for _, problem in records.validate_all() if problem]
     assert len(problems) == len(rows_of(runs)) - 1
-    assert all(f"{worse} has no requests of run-" in problem for problem in problems)
+    assert all(f"{path} has no requests of run-" in problem for problem in problems)
     with pytest.raises(RecordError, match="has no requests of run-0"):
         records.requests(runs[0])
 
@@ -259,12 +277,12 @@ def test_damaged_rows_are_never_packed(results):
     assert files(results) == before
 
 
-@pytest.mark.parametrize("text", ["garbage", "[]", '{"pack": 1}', '{"pack": 1, "rows_sha256": null}\n{'])
-def test_a_pack_of_garbage_with_the_right_name_is_told(results, text):
-    digest = hashlib.sha256(text.encode()).hexdigest()[: packfile.DIGEST_CHARACTERS]
+@pytest.mark.parametrize("data", [b"garbage", gzip.compress(b"[]"), gzip.compress(b'{"run_id": 1}\n{')])
+def test_a_pack_of_garbage_with_the_right_name_is_told(results, data):
+    digest = hashlib.sha256(data).hexdigest()[: packfile.DIGEST_CHARACTERS]
     folder = results / "cpu-x-2c" / "01_a"
     folder.mkdir(parents=True)
-    (folder / f"pack-{digest}.jsonl").write_text(text)
+    (folder / f"pack-{digest}{packfile.RECORDS}").write_bytes(data)
     (problem,) = [problem for _, problem in records.validate_all() if problem]
     assert "is no pack" in problem
 
@@ -274,7 +292,7 @@ def test_a_record_that_is_dropped_leaves_alone(results):
     records.pack()
     removed = records.drop({"run-0", "run-2"})
     kept = [run for run in runs if run.run_id not in {"run-0", "run-2"}]
-    assert [path.suffix for path in removed] == [".jsonl", ".parquet"]
+    assert [path.suffix for path in removed] == [".gz", ".parquet"]
     assert records.load() == kept
     assert [problem for _, problem in records.validate_all()] == [None] * len(kept)
     assert records.drop({"run-0"}) == []

@@ -245,7 +245,7 @@ def problem_with(path):
 def test_a_folder_that_may_not_be_read_is_no_empty_folder(hardware, monkeypatch):
     path = records.append(failed(hardware))
     monkeypatch.setattr(os, "access", lambda *_: False)
-    assert problem() == f"{path.parent} cannot be read: mend its permissions"
+    assert problem() == f"{path.parent} cannot be read: fix its permissions"
 
 
 def test_rows_that_may_not_be_read_are_not_called_missing(hardware):

@@ -1,5 +1,6 @@
 """Every record under results/ is what it should be; an empty results/ is one too."""
 
+import re
 from collections import Counter
 
 import pytest
@@ -26,10 +27,24 @@ def test_every_shipped_record_was_measured_and_names_its_weights():
 
 
 def test_eight_chapters_would_fit():
-    packs = [packfile.read(path) for path in paths.results_dir().glob("*/*/pack-*.jsonl")]
-    files = [path for pack in packs for path in (pack.path, pack.rows_path) if path.exists()]
+    packs = [packfile.read(path) for path in paths.results_dir().glob(f"*/*/pack-*{packfile.RECORDS}")]
+    files = [path for pack in packs for path in (pack.path, pack.rows_path) if path]
     held = sum(len(pack.documents) for pack in packs)
     assert sum(path.stat().st_size for path in files) <= BYTES_PER_RECORD * held
+
+
+def test_the_readme_reads_records_with_pandas_alone(monkeypatch):
+    monkeypatch.chdir(paths.root())
+    example = re.search(r"```python\n(.*?)```", (paths.root() / "README.md").read_text(), re.DOTALL)[1]
+    found = {}
+    exec(example, found)
+    said = {
+        run["run_id"]: run["measurement"] for run in found["runs"].to_dict("records") if run["measurement"]
+    }
+    assert said
+    assert found["tokens"].to_dict() == {
+        run_id: measured["throughput"]["output_tokens"] for run_id, measured in said.items()
+    }
 
 
 def test_run_ids_are_unique():

@@ -24,7 +24,7 @@ def validate_all() -> Iterator[tuple[Path, str | None]]:
     places: dict[str, Path] = {}
     for where in store.folders():
         if not os.access(where, os.R_OK | os.X_OK):  # a listing would be empty, and say nothing
-            yield where, f"{where} cannot be read: mend its permissions"
+            yield where, f"{where} cannot be read: fix its permissions"
             continue
         yield from _singles(where)
         yield from _packs(where)
@@ -137,7 +137,9 @@ def _orphans(where: Path) -> Iterator[tuple[Path, str | None]]:
 
 
 def _claimed(where: Path) -> Iterable[Path]:
-    yield from (path.with_suffix(".parquet") for path in (*where.glob("*.json"), *packfile.files(where)))
+    yield from (path.with_suffix(".parquet") for path in where.glob("*.json"))
+    for path in packfile.files(where):
+        yield from where.glob(f"{path.name.removesuffix(packfile.RECORDS)}.*.parquet")
     for path in where.glob("*.json"):
         try:
             record = store.read(path)

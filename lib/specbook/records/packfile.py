@@ -1,10 +1,11 @@
 """A pack: finished records of one chapter in one file, their per-request rows in another beside it.
 
-`pack-<digest>.jsonl` holds a line that says what the pack is, then the records, with what is the same said
-once (see `once`); `pack-<digest>.parquet` their rows (see `rows`). The name is the digest of the first file,
-and that holds the digest of the second: a pack is never changed, and an edit of either file is seen.
+`pack-<digest>.jsonl.gz` holds a record a line, as it was written; `pack-<digest>.<digest>.parquet` has their
+rows (see `rows`). pandas reads either by itself. The digests begin the SHA-256 of either file, that of
+the records first. A pack never changes, so an edit of either file shows.
 """
 
+import gzip
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -16,11 +17,10 @@ from typing import Any
 import pandas as pd
 
 from specbook.errors import RecordError
-from specbook.records import once
 from specbook.records.disk import write_atomically
 from specbook.records.rows import Rows, packed
 
-VERSION = 1
+RECORDS = ".jsonl.gz"
 DIGEST_CHARACTERS = 16
 
 
@@ -29,20 +29,17 @@ class Pack:
     """One pack, its first file read and found whole."""
 
     path: Path
-    rows_sha256: str | None
-    """Of the Parquet file; None if no record has rows."""
     documents: dict[str, dict[str, Any]]
     """The records as they were written, by run id. Not to be changed."""
 
     @property
-    def rows_path(self) -> Path:
-        """The file of per-request rows."""
-        return self.path.with_suffix(".parquet")
+    def rows_path(self) -> Path | None:
+        """The file of per-request rows; None where there is none."""
+        return next(self.path.parent.glob(f"{_stem(self.path)}.*.parquet"), None)
 
     def has_requests(self, run_id: str) -> bool:
         """Whether the pack holds rows of this run. Raises as `requests` does."""
-        rows = self._rows()
-        return rows is not None and run_id in rows
+        return run_id in self._rows()
 
     def requests(self, run_id: str) -> pd.DataFrame:
         """One run's rows.
@@ -51,18 +48,19 @@ class Pack:
             RecordError: if the rows' file is missing or was changed, or holds none for this run.
         """
         rows = self._rows()
-        if rows is None or run_id not in rows:
+        if run_id not in rows:
             raise RecordError(f"{self.rows_path} has no requests of {run_id}: restore it from git")
         return rows.of(run_id)
 
-    def _rows(self) -> Rows | None:
-        if self.rows_sha256 is None:
-            return None
+    def _rows(self) -> Rows:
+        path = self.rows_path
+        if path is None:
+            raise RecordError(f"the Parquet file of {self.path} is missing: restore it from git")
         try:
-            found = self.rows_path.stat()
+            found = path.stat()
+            return _read_rows(path, found.st_mtime_ns, found.st_size)
         except OSError as error:
-            raise RecordError(f"{self.rows_path} is missing: restore it from git") from error
-        return _read_rows(self.rows_path, self.rows_sha256, found.st_mtime_ns, found.st_size)
+            raise RecordError(f"{path} cannot be read ({error.strerror}): restore it from git") from error
 
 
 def packs(folder: Path) -> list[Pack]:
@@ -76,7 +74,7 @@ def packs(folder: Path) -> list[Pack]:
 
 def files(folder: Path) -> list[Path]:
     """The first files of a folder's packs, by name."""
-    return sorted(folder.glob("pack-*.jsonl"))
+    return sorted(folder.glob(f"pack-*{RECORDS}"))
 
 
 def read(path: Path) -> Pack:
@@ -98,17 +96,18 @@ def write(folder: Path, documents: Sequence[dict[str, Any]], rows: Mapping[str, 
     Raises:
         RecordError: if the disk is full or the folder is not writable.
     """
-    table = packed(rows) if rows else None
-    head = {
-        "pack": VERSION, "records": len(documents), "rows": sum(map(len, rows.values())),
-        "clocks": "whole microseconds", "rows_sha256": hashlib.sha256(table).hexdigest() if table else None,
-    }  # fmt: skip
-    data = ("\n".join([json.dumps(head), *once.folded(documents)]) + "\n").encode()
-    path = folder / f"pack-{_digest(data)}.jsonl"
-    if table:
-        write_atomically(path.with_suffix(".parquet"), table)
+    lines = "".join(json.dumps(each, separators=(",", ":")) + "\n" for each in documents)
+    data = gzip.compress(lines.encode(), mtime=0)
+    path = folder / f"pack-{_digest(data)}{RECORDS}"
+    if rows:
+        table = packed(rows)
+        write_atomically(folder / f"{_stem(path)}.{_digest(table)}.parquet", table)
     write_atomically(path, data)
     return path
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(RECORDS)
 
 
 def _digest(data: bytes) -> str:
@@ -118,32 +117,19 @@ def _digest(data: bytes) -> str:
 @lru_cache(maxsize=64)
 def _read(path: Path, mtime_ns: int, size: int) -> Pack:
     data = path.read_bytes()
-    if f"pack-{_digest(data)}" != path.stem:
+    if f"pack-{_digest(data)}" != _stem(path):
         raise RecordError(f"{path} was changed after it was written: restore it from git")
     try:
-        return _parsed(path, data)
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        documents = map(json.loads, gzip.decompress(data).decode().splitlines())
+        return Pack(path, {document["run_id"]: document for document in documents})
+    except (ValueError, LookupError, TypeError, EOFError, gzip.BadGzipFile) as error:
         raise RecordError(f"{path} is no pack ({error}): restore it from git") from error
 
 
-def _parsed(path: Path, data: bytes) -> Pack:
-    head, *lines = data.decode().removesuffix("\n").split("\n")
-    said = json.loads(head)
-    if said["pack"] != VERSION:
-        raise RecordError(
-            f"{path} is of version {said['pack']}, this specbook reads {VERSION}: use a newer one"
-        )
-    documents = {document["run_id"]: document for document in once.unfolded(lines)}
-    return Pack(path, said["rows_sha256"], documents)
-
-
 @lru_cache(maxsize=16)
-def _read_rows(path: Path, sha256: str, mtime_ns: int, size: int) -> Rows:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise RecordError(f"{path} cannot be read ({error.strerror}): restore it from git") from error
-    if hashlib.sha256(data).hexdigest() != sha256:
+def _read_rows(path: Path, mtime_ns: int, size: int) -> Rows:
+    data = path.read_bytes()
+    if path.suffixes[-2] != f".{_digest(data)}":
         raise RecordError(f"{path} was changed after it was written: restore it from git")
     try:
         return Rows(data)

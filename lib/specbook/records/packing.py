@@ -103,9 +103,10 @@ def _remove(one: _Single) -> None:
 def _without(held: packfile.Pack, run_ids: Collection[str]) -> list[Path]:
     kept = {run_id: document for run_id, document in held.documents.items() if run_id not in run_ids}
     if kept:
-        rows = {run_id: held.requests(run_id) for run_id in kept if held.has_requests(run_id)}
+        with_rows = filter(held.has_requests, kept) if held.rows_path else ()
+        rows = {run_id: held.requests(run_id) for run_id in with_rows}
         _written(held.path.parent, list(kept.values()), rows)
-    gone = [path for path in (held.path, held.rows_path) if path.exists()]
+    gone = [path for path in (held.path, held.rows_path) if path]
     for path in gone:
         path.unlink()
     return gone

@@ -1,10 +1,10 @@
 """The record of one measured point: its schema."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
-from specbook.plan.schema import KEY_VERSION, Frozen, Point, digest
+from specbook.plan.schema import KEY_VERSION, Frozen, Point
 from specbook.records.origin import Hardware, Provenance
 
 DISTURBED = 0.1
@@ -121,21 +121,6 @@ class RunRecord(Frozen):
     hardware: Hardware
     provenance: Provenance
     measurement: Measurement | None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_version_1(cls, raw: Any) -> Any:
-        """Records of version 1 had no rounds, and a key over every field, defaults included."""
-        if not isinstance(raw, dict) or raw.get("schema_version") != 1:
-            return raw
-        written = raw.get("point")
-        if not isinstance(written, dict):
-            return raw
-        if digest({k: v for k, v in written.items() if k != "chapter"}, 16) != raw.get("key"):
-            raise ValueError(f"key {raw.get('key')} is not the digest of its point")
-        point = Point.model_validate(written)
-        together = Round(id=f"restart-{point.restart}")
-        return raw | {"schema_version": 2, "key": point.key, "point": point, "round": together}
 
     @model_validator(mode="after")
     def _status_says_what_exists(self) -> "RunRecord":
