@@ -74,7 +74,10 @@ def _cycle(examples: list) -> Iterator:
 
 @torch.no_grad()
 def held_out_losses(model: Qwen3ForCausalLM, tests: Mapping[str, Batch], device: str) -> dict[str, float]:
-    """Of each of `held_out_batches`, nats per answer token; as `training.csv` names it: `<domain>_loss`."""
+    """Loss on each of `held_out_batches`, nats per answer token.
+
+    Keys are as `training.csv` names it: `<domain>_loss`.
+    """
     return {
         f"{domain}_loss": round(float(weighted_loss(model, *to_torch(batch, device))), 4)
         for domain, batch in tests.items()

@@ -13,7 +13,7 @@ from pocket.target import TargetRecipe
 from specbook.measure.routing import routers
 
 NOT_TAKEN_OVER = {"architectures", "model_type", "dtype", "transformers_version"}
-"""Of the dense model's configuration."""
+"""Keys of the dense model's configuration that the mixture does not take over."""
 
 
 class MoeRecipe(TargetRecipe):
@@ -21,7 +21,7 @@ class MoeRecipe(TargetRecipe):
 
     start: str = "models/pocket-dense"
     start_sha256: str = ""
-    """Of the start's weights: a checkpoint that began from others is not gone on from."""
+    """SHA-256 of the start's weights: a checkpoint that began from others is not gone on from."""
     num_experts: int = Field(default=8, ge=2)
     """In each layer; together they are as large as the dense MLP."""
     num_experts_per_tok: int = Field(default=2, ge=1)

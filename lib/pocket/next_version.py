@@ -35,7 +35,7 @@ class NextRecipe(TargetRecipe):
 
     start: str = "models/pocket-dense"
     start_sha256: str = ""
-    """Of the start's weights: the difference fits no others."""
+    """SHA-256 of the start's weights: the difference fits no others."""
     rank: int = Field(default=8, ge=1)
     shares: dict[str, float] = Field(
         default={"code": 0.1, "chat": 0.1, "math": 0.15, "json": 0.15, "prose": 0.1, "sql": 0.4}

@@ -60,7 +60,7 @@ def greedy_outputs(target: Target, recipe: OutputsRecipe, out: Path) -> Path:
 
 
 def _digest(target: Target, recipe: OutputsRecipe) -> str:
-    """Of all that decides the answers: a head learnt from another target's answers would fit neither."""
+    """Digest of all that decides the answers: a head learnt from another target's would fit neither."""
     weights = provenance.model_sha256(target.model, target.revision)
     decides = (weights, target.dtype, recipe.prompts_per_domain, recipe.max_tokens, PROMPT_SEED)
     if recipe.domains != DOMAINS:

@@ -29,7 +29,7 @@ class Clause(NamedTuple):
 
 
 Question = Callable[[random.Random, str], tuple[Clause, Clause]]
-"""Of a table's name: what is asked for, and what follows the condition (groups, order, limit)."""
+"""Function of a table's name: what is asked for, and what follows the condition (groups, order, limit)."""
 
 TABLES = {
     "orders": Table({"customer": NAMES, "city": CITIES}, {"items": (1, 20), "total": (5, 500)}),

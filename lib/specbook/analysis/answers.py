@@ -59,7 +59,7 @@ def _side_by_side(name: Comparison, arms: pd.DataFrame, base: pd.DataFrame, on: 
 
 
 def shares(found: pd.DataFrame, by: tuple[str, ...] = ("load",)) -> pd.DataFrame:
-    """Of `pairs`: how many of the answers are the same. Add "domain" to `by` for a row per domain.
+    """Table of how many answers in `pairs` are the same. Add "domain" to `by` for a row per domain.
 
     Columns: `by`, comparison, arm, label, pairs (how many), and `estimate`: the mean over prompts of the
         share of a prompt's pairs that are the same, with its interval; its n counts prompts.

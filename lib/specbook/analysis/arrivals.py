@@ -71,7 +71,7 @@ def _pace(windows: list[pd.Series]) -> float:
 
 
 def saturation(table: pd.DataFrame, share: float = 0.1) -> pd.DataFrame:
-    """Of `poisson`: per arm and domain the highest rate served without a queue; NaN if none was.
+    """Highest rate of `poisson` that was served without a queue, per arm and domain; NaN if none was.
 
     Without: the mean wait in the queue is at most `share` of the median E2E. What was served per second says
     it less well: in a window of seconds one long last answer looks like a server that falls behind.

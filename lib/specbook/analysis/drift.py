@@ -18,7 +18,7 @@ SHARE, WITHIN_S = 0.95, (3.0, 10.0, 20.0)
 """All monitors are set so that they find this share of the episodes within a time, each of these in turn: the
 longer it may take, the higher a threshold may be, and the fewer are its false alarms."""
 BLOCK_S = 10.0
-"""Of the blocks that replays are drawn from: longer than an answer takes."""
+"""Seconds of each block that replays are drawn from: longer than an answer takes."""
 REPLAYS = 100
 REPLAYED_DAYS = 1.0
 COMPARED = (
@@ -41,14 +41,14 @@ class Recordings(NamedTuple):
 
     @classmethod
     def kept(cls, records: Iterable[tuple[ExperimentRecord, Drifted]]) -> "Recordings":
-        """Of what `experiments.replay` gives."""
+        """Recordings from what `experiments.replay` gives."""
         return cls.of(
             (bool(record.experiment.parameters["traffic"].get("ramp")), found) for record, found in records
         )
 
     @classmethod
     def of(cls, results: Iterable[tuple[bool, Drifted]]) -> "Recordings":
-        """Of (whether its drift is slow, its result)."""
+        """Recordings from experiments, each given as (whether its drift is slow, its result)."""
         made = cls([], [], [])
         for slow, result in results:
             for episode in result.episodes:

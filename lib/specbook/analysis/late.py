@@ -16,9 +16,9 @@ class Late(NamedTuple):
 
     count: int
     requests: int
-    """Of how many."""
+    """Number of all requests, late or not, that `count` is out of."""
     whole: int
-    """Of `count`: the whole answer came at once."""
+    """Number of the `count` requests whose whole answer came at once."""
     worst: str
     """The arm and load with most of them; so many, of so many requests:"""
     worst_count: int
@@ -28,7 +28,7 @@ class Late(NamedTuple):
 
 
 def found(requests: pd.DataFrame) -> Late:
-    """Of `summaries.pooled_requests`."""
+    """Late answers among `summaries.pooled_requests`."""
     some = requests[requests["late"]]
     if some.empty:
         return Late(0, len(requests), 0, "", 0, 0, np.nan)

@@ -178,7 +178,7 @@ def _crossing(lead: pd.Series) -> float:
 
 
 def bounds(runs: Iterable[RunRecord]) -> pd.DataFrame:
-    """Of each arm, how much of what its steps promise arrives: the end-to-end speed-up beside its bound.
+    """Table of how much of what each arm's steps promise arrives: the end-to-end speed-up beside its bound.
 
     The bound is the tokens of a step over its price, both measured in the streams: one that did nothing but
     decode would reach it. Steps without a draft count, which the acceptance length leaves out: ngram has

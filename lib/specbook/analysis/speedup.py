@@ -91,7 +91,10 @@ def _refuse_twins(cell: pd.DataFrame) -> None:
 
 
 def ratio(own: pd.DataFrame, speed: Speed, answered: Answered) -> Paired:
-    """Of one arm's `pairs`: both speeds per restart are geometric means over the rounds that both have."""
+    """Ratio of one arm's speed to the baseline's, from its `pairs`.
+
+    Both speeds per restart are geometric means over the rounds that both have.
+    """
     arm, base = (_by_restart(own[column], own["restart"]) for column in (speed, f"{speed}_base"))
     windows = ([answered[run_id] for run_id in own[column]] for column in ("run_id", "run_id_base"))
     return Paired(arm / base, paired.by_prompt(*windows))
@@ -137,7 +140,7 @@ def best_k(runs: Iterable[RunRecord], by: tuple[str, ...] = ("load",), **how: An
 
 
 def fastest(best: pd.DataFrame) -> pd.DataFrame:
-    """Of `best_k` by load and domain: the row of the fastest method of each."""
+    """Rows of the fastest method at each load and domain, from `best_k` by load and domain."""
     return best.loc[best.groupby(["load", "domain"], sort=False)["speedup"].idxmax()]
 
 

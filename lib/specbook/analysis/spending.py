@@ -108,13 +108,13 @@ def _slowest(asked: pd.DataFrame) -> dict[str, Any]:
 
 
 def best_arms(table: pd.DataFrame) -> pd.DataFrame:
-    """Of `rates`: per batch the fastest arm without and the fastest with speculation."""
+    """Rows of `rates`: per batch the fastest arm without and the fastest with speculation."""
     best = table.loc[table.groupby(["load", "kind"], sort=False)["speed"].idxmax()]
     return best.sort_values(["concurrency", "kind"], ignore_index=True)
 
 
 def bills(table: pd.DataFrame, plan: CostPlan) -> pd.DataFrame:
-    """Of `rates`, with dollars per million output tokens: `by_use` and `by_reservation` (`Estimate`s)."""
+    """Rows of `rates` with dollars per million output tokens: `by_use` and `by_reservation` (`Estimate`s)."""
     hourly = plan.hourly()
     return table.assign(
         by_use=[cost.interval(rate, hourly) for rate in table["output"]],
@@ -123,7 +123,7 @@ def bills(table: pd.DataFrame, plan: CostPlan) -> pd.DataFrame:
 
 
 def goodput(table: pd.DataFrame, slos: Mapping[str, Objective]) -> pd.DataFrame:
-    """Of `rates` or `bills`: per objective and kind the row of the highest rate of which both p99 keep it.
+    """Rows of `rates` or `bills`: per objective and kind that of the highest rate of which both p99 keep it.
 
     A kind that never does has no row. Where `enough` is False, its p99 stand on too few prompts: mark them.
     Columns: those of the table, and slo.
@@ -141,14 +141,14 @@ def goodput(table: pd.DataFrame, slos: Mapping[str, Objective]) -> pd.DataFrame:
 
 
 def base_case(good: pd.DataFrame, table: pd.DataFrame, slos: Mapping[str, Objective]) -> pd.Series:
-    """Of `goodput` and `bills`: the fastest rate that keeps the strictest objective; else the fastest."""
+    """Row of the fastest rate that keeps the strictest objective (`goodput`), else the fastest of `bills`."""
     strict = good[good["slo"] == next(iter(slos))]
     among = table if strict.empty else strict
     return among.loc[among["speed"].idxmax()]
 
 
 def dearer(good: pd.DataFrame) -> Estimate | None:
-    """Of one objective's `goodput`: cost with speculation over cost without, paired by round.
+    """Cost with speculation over cost without, paired by round, from one objective's `goodput`.
 
     None where one of the two is missing, or they share no round.
     """
@@ -165,7 +165,9 @@ def dearer(good: pd.DataFrame) -> Estimate | None:
 
 
 def splits(table: pd.DataFrame, runs: Iterable[RunRecord], plan: CostPlan) -> pd.DataFrame:
-    """Of `best_arms`: dollars per million input and output tokens, which together pay for the busy time.
+    """Rows of `best_arms` with dollars per million input and output tokens.
+
+    The two prices together pay for the busy time.
 
     What one more prompt token takes to read is the slope of TTFT over the prompt's length, among requests
     that came one at a time without speculation. At larger batches prompts are read beside other work: the

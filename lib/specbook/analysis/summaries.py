@@ -25,7 +25,7 @@ CONCURRENCY = (*CELL, "arm", "restart", "asked", "mean", "share", "steady")
 HOSTS = ("host", "restarts", "first", "last", "slowest_flops_per_s", "fastest_flops_per_s", "runs")
 LOOPS = ("load", "domain", "requests", "prompts", "capped", "loops", "loop_tokens")
 _kept: dict[tuple[str, str], pd.DataFrame] = {}
-"""Of `_answered`, by run and the digest of its rows: a chapter asks for the same ones a dozen times."""
+"""Cache of `_answered`, by run and the digest of its rows: a chapter asks for the same ones a dozen times."""
 
 
 def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:

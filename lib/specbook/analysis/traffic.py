@@ -18,7 +18,7 @@ TRAINED = get_args(Domain)
 UNSEEN, MIXED = "sql", "mixed"
 """... one that neither has seen, and the held-out prompts of all TRAINED in turn."""
 KINDS = {"json": STRUCTURED, "math": STRUCTURED, "chat": OPEN, "prose": OPEN}
-"""Of the pocket domains: records and sums have one form, a chat or a text may go on in many ways."""
+"""Kind of each pocket domain: records and sums have one form, a chat or a text may go on in many ways."""
 SAME = 0.05
 """A median that moved by no more than this share of itself is called unchanged: chosen, as no source says."""
 GAINS = (
@@ -58,7 +58,7 @@ def gains(runs: Iterable[RunRecord]) -> pd.DataFrame:
 
 
 def best(table: pd.DataFrame) -> pd.DataFrame:
-    """Of `gains`: each method at its best K, by load and traffic; rows of one load and method together."""
+    """Rows of `gains` at each method's best K, by load and traffic; those of one load and method together."""
     found = table.loc[table.groupby(["load", "method", "traffic"], sort=False)["speedup"].idxmax()]
     parts = [cell for _, cell in found.groupby(["load", "method"], sort=False)]
     return pd.concat(parts, ignore_index=True) if parts else found
@@ -106,7 +106,7 @@ def verdict(change: Estimate, base: float) -> Verdict:
 
 
 def contrast(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Of `best`: for each load and method that has both kinds, their rows and the `ratio` of the two gains.
+    """Rows of both kinds in `best`, and the `ratio` of the two gains, for each load and method that has both.
 
     The ratio is taken restart by restart; its interval covers restarts and prompts.
     """

@@ -12,7 +12,7 @@ BEFORE, BEHIND, RETRAINED = "before", "one version behind", "head retrained"
 VERSIONS = (BEFORE, BEHIND, RETRAINED)
 """The old target under its own head; the next one under that same head; and under the head trained for it."""
 Runs = Mapping[str, list[RunRecord]]
-"""Of each of VERSIONS: the head's, and its target's without speculation."""
+"""Runs of each of VERSIONS: the head's, and its target's without speculation."""
 
 
 def parts(plan: Chapter) -> tuple[Chapter, Chapter]:

@@ -42,7 +42,7 @@ def price(plan: CostPlan) -> str:
 
 
 def answer(good: pd.DataFrame, plan: CostPlan) -> str:
-    """Of `spending.goodput`: the cost under each objective, with and without speculation."""
+    """Answer on the cost under each objective, with and without speculation, from `spending.goodput`."""
     lines = [f"- {_under(name, good[good['slo'] == name], plan)}" for name in plan.slos]
     chosen = {
         tuple(good.loc[good["slo"] == name, ["load", "arm"]].itertuples(index=False)) for name in plan.slos
@@ -94,7 +94,10 @@ def _verdict(ratio: Estimate | None) -> str:
 
 
 def goodput(good: pd.DataFrame, plan: CostPlan) -> pd.DataFrame:
-    """Of `spending.goodput`: the rate that keeps each objective, and both bills in $ per 1M output tokens."""
+    """Table of the rate that keeps each objective, and of both bills in $ per 1M output tokens.
+
+    Made from `spending.goodput`.
+    """
     clocks = zip(1e3 * good["ttft_p99_s"], 1e3 * good["tpot_p99_s"], _mark(good), strict=True)
     columns = {
         "objective": good["slo"], "arm": good["label"] + ", " + good["load"],
@@ -107,7 +110,10 @@ def goodput(good: pd.DataFrame, plan: CostPlan) -> pd.DataFrame:
 
 
 def splits(table: pd.DataFrame) -> pd.DataFrame:
-    """Of `spending.splits`: dollars per million tokens read and written, which pay for the busy time."""
+    """Table of dollars per million tokens read and written, which pay for the busy time.
+
+    Made from `spending.splits`.
+    """
     columns = {
         "load": table["load"], "arm": table["label"],
         "input, $ per 1M": table["input_usd_per_million"].map(usd),
@@ -118,7 +124,7 @@ def splits(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def losses(table: pd.DataFrame) -> str:
-    """Of `spending.savings`: where speculation costs, or may."""
+    """Sentences on where speculation costs, or may, from `spending.savings`."""
     if table.empty:
         return sentences.NO_PAIR
     if table["saved_high"].isna().any():
@@ -154,7 +160,10 @@ def purchases(plan: CostPlan, tokens_per_s: float) -> pd.DataFrame:
 
 
 def apis(table: pd.DataFrame, own: float) -> pd.DataFrame:
-    """Of `hosting.apis`: the same text's bill elsewhere, and from which utilisation `own` is cheaper."""
+    """Table of the same text's bill elsewhere, and the utilisation from which `own` is cheaper.
+
+    Made from `hosting.apis`.
+    """
     columns = {
         "API": table["name"], "$ per 1M": table["usd_per_million"].map(usd),
         "cheaper here from": (own / table["usd_per_million"]).map(_busy),
@@ -166,14 +175,16 @@ def apis(table: pd.DataFrame, own: float) -> pd.DataFrame:
 
 
 def sources(table: pd.DataFrame) -> str:
-    """Of `hosting.apis`: the day and the source of each list price."""
+    """Sentences that give the day and the source of each list price, from `hosting.apis`."""
     days = table.groupby(["date", "source"], sort=False)["name"].agg(", ".join)
     return " ".join(f"{names}: list prices of {day} ({source})." for (day, source), names in days.items())
 
 
 def guessed(table: pd.DataFrame, counted: Mapping[str, float]) -> str:
-    """Of `hosting.apis` and `spending.characters`: how much of the prompts' length is an estimate; nothing
-    where none is, or no API's tokens are counted by characters.
+    """Sentence on how much of the prompts' length is an estimate.
+
+    Empty where none is, or no API's tokens are counted by characters. Made from `hosting.apis` and
+    `spending.characters`.
     """
     share = counted["guessed_characters"] / (counted["input_characters"] or 1)
     if not share or (table["counted_by"] == hosting.OWN).all():
@@ -193,7 +204,7 @@ def unverified() -> str:
 
 
 def rented(table: pd.DataFrame) -> pd.DataFrame:
-    """Of `hosting.rented`: published rates priced by the hour, beside a host of the same model."""
+    """Table of published rates priced by the hour, beside a host of the same model, from `hosting.rented`."""
     columns = {
         "model": table["model"] + " on " + table["hardware"], "draft": table["draft"],
         "batch": table["batch"],
@@ -206,7 +217,7 @@ def rented(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def largest_doubt(bars: Sequence[cost.Bar]) -> str:
-    """Of `doubts.bars`: what matters most and what matters least."""
+    """Sentences on what matters most and what matters least, from `doubts.bars`."""
     if len(bars) < 2:
         return "Fewer than two assumptions can be varied here, so none matters most."
     first, last = bars[0], bars[-1]

@@ -43,7 +43,10 @@ def render() -> str:
 
 
 def checked() -> str:
-    """Of the machine that has most of the plan's experiments: played over real, batch by batch."""
+    """Remark and table of the played server's figures over the real one's, batch by batch.
+
+    They are of the machine that has most of the plan's experiments.
+    """
     kept = experiments.replay(plan.load(PLAN, "cpu", "full"), partial=True)
     if not kept:
         return f"{NOTHING} `specbook run {PLAN}` measures it."
@@ -99,7 +102,7 @@ def measured() -> Iterator[tuple[str, list[RunRecord]]]:
 
 
 def table(found: pd.DataFrame) -> pd.DataFrame:
-    """Of `played.map_of`: what a step must yield, and what two sets of rates bring."""
+    """Table of the tokens a step must yield, and of what two sets of rates bring, from `played.map_of`."""
     rows = []
     for row in found.itertuples():
         brought = [f"{gain.span('×')} at {length:.2f}" for length, gain in row.played]
@@ -112,7 +115,10 @@ def table(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def told(found: pd.DataFrame) -> str:
-    """Of `played.map_of`: where a draft needs least and most, and what no acceptance makes good."""
+    """Sentences on where a draft needs fewest and most tokens a step, and on what no acceptance makes good.
+
+    Made from `played.map_of`.
+    """
     price = [one.value for one in found["price"]]
     least, most = found.iloc[price.index(min(price))], found.iloc[price.index(max(price))]
     never = [

@@ -175,8 +175,10 @@ def measured() -> str:
 
 
 def hurt(table: pd.DataFrame) -> str:
-    """Of `narrow.table`, at its first load: the draft's length on each target, and what a step with it costs
-    there in decode steps of that target, which is length over speed-up; "" where one drafted nothing.
+    """Sentences on the draft's length on each target, and what a step with it costs there.
+
+    The cost is in decode steps of that target, which is length over speed-up. Made from `narrow.table`, at
+    its first load; "" where one drafted nothing.
     """
     rows = table[table["load"] == table["load"].iloc[0]]
     if rows[["length", "speedup"]].isna().any(axis=None):

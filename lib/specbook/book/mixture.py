@@ -27,7 +27,7 @@ CHANCE = 0.1
 def found(
     kept: Iterable[tuple[ExperimentRecord, Frozen]],
 ) -> tuple[list[ExpertsTouched], list[NoisyRouter]]:
-    """Of what `experiments.replay` gives: the results of both kinds."""
+    """Results of both kinds of experiment, from what `experiments.replay` gives."""
     results = [result for _, result in kept]
     return (
         [one for one in results if isinstance(one, ExpertsTouched)],
@@ -203,7 +203,7 @@ def _fails(row: pd.Series, quiet: pd.Series) -> bool:
 
 
 def strengths(table: pd.DataFrame) -> pd.DataFrame:
-    """Of `mixture.noise`: every cell with its interval."""
+    """Table of every cell of `mixture.noise` with its interval."""
 
     def span(name: str) -> list[str]:
         return [one.span() if isinstance(one, Estimate) else "" for one in table[f"{name}_estimate"]]
@@ -218,7 +218,7 @@ def strengths(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def break_even(table: pd.DataFrame) -> pd.DataFrame:
-    """Of `mixture.prices`: tokens a step must yield, by the experts' bytes and as measured."""
+    """Table of the tokens a step must yield, by the experts' bytes and as measured, from `mixture.prices`."""
     body = {
         "load": table["load"], "K": table[K],
         "by bytes counted": table["bytes_price"].map(_two),
@@ -233,7 +233,7 @@ def _two(value: float) -> str:
 
 
 def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
-    """Of `mixture.beside`: both targets' best speed-ups, and what a step of these arms yields."""
+    """Table of both targets' best speed-ups, and what a step of these arms yields, from `mixture.beside`."""
     rows = [
         {
             "load": row["load"], "domain": row["domain"], "target": target, "arm": row[f"{name}_arm"],

@@ -23,7 +23,7 @@ CHIPS = ("trn2", "inf2")
 TARGET, HEAD = "qwen3-32b", "draft-model"
 """The pair of AWS's sample, in `params/models/`."""
 BATCH, CONTEXT = 4, 64 + 600 // 2
-"""Of AWS's sample: concurrent requests, and tokens in a sequence half-way (64 in, 600 out).
+"""Concurrent requests in AWS's sample, and tokens in a sequence half-way (64 in, 600 out).
 
 Source: https://github.com/aws-neuron/aws-neuron-eks-samples, speculative_decoding_trn2_vllm at a7e41d16.
 """
@@ -44,7 +44,10 @@ class Chip(NamedTuple):
 
 
 def answer(runs: Sequence[RunRecord], best: pd.DataFrame) -> str:
-    """Of `traffic.best`: what structured and open-ended prompts gain, and whether a Neuron chip said so."""
+    """Answer on what structured and open-ended prompts gain, and whether a Neuron chip said so.
+
+    Made from `traffic.best`.
+    """
     told = [
         f"at {one['load']} {one['method']} brings structured prompts {_gain(one[traffic.STRUCTURED])} and "
         f"open-ended ones {_gain(one[traffic.OPEN])}"
@@ -61,7 +64,7 @@ def _gain(row: pd.Series) -> str:
 
 
 def gains(best: pd.DataFrame) -> pd.DataFrame:
-    """Of `traffic.best`, one row each."""
+    """Table of speed-ups at the best K, one row for each of `traffic.best`."""
     columns = {
         "load": best["load"], "method": best["method"], "prompts": best["traffic"],
         "domains": best["domains"].map(listed), "best K": best["num_speculative_tokens"],
@@ -72,7 +75,7 @@ def gains(best: pd.DataFrame) -> pd.DataFrame:
 
 
 def contrasted(best: pd.DataFrame) -> str:
-    """Of `traffic.best`: how far apart the two kinds of prompts are, and which of them loses."""
+    """Sentences on how far apart the two kinds of prompts are, and which of them loses (`traffic.best`)."""
     lines = []
     for one in traffic.contrast(best):
         kinds = (traffic.STRUCTURED, traffic.OPEN)
@@ -87,7 +90,7 @@ def contrasted(best: pd.DataFrame) -> str:
 
 
 def clocks(table: pd.DataFrame) -> pd.DataFrame:
-    """Of `traffic.first_token`, a row each: the medians in ms, and the change with its interval."""
+    """Table of medians in ms, and the change with its interval, a row for each of `traffic.first_token`."""
     columns = {
         "load": table["load"], "method": table["method"], "clock": table["metric"].map(_clock),
         "without, ms": (1e3 * table["baseline_s"]).map("{:.1f}".format),
@@ -112,7 +115,10 @@ def _ends(estimate: Estimate) -> dict[str, float | None]:
 
 
 def first_token(table: pd.DataFrame) -> str:
-    """Of `traffic.first_token`: whether "TTFT is unchanged" was shown or refuted here, by load and method."""
+    """Sentence on whether "TTFT is unchanged" was shown or refuted here, by load and method.
+
+    Made from `traffic.first_token`.
+    """
     mine = table[table["metric"] == "ttft_s"] if len(table) else table
     if mine.empty:
         return "No round here has both a baseline and an arm with speculation: nothing is said of TTFT."
@@ -199,7 +205,10 @@ def step(chip: Chip, k: int) -> roofline.StepCost:
 
 
 def price_of_step(chip: Chip, k: int) -> float:
-    """Of a speculative step in plain ones, by the roofline: the draft's files are read once a draft token."""
+    """Price of a speculative step in plain steps, by the roofline.
+
+    The draft's files are read once a draft token.
+    """
     draft_bytes = models.load(TARGET).heads[HEAD].weight_bytes or 0
     draft_s = draft_bytes / _peak(chip).bytes_per_s / chip.devices
     return roofline.speculative_cost(step(chip, 0), step(chip, k), draft_s, k) or float("nan")

@@ -49,7 +49,7 @@ def _tpot_ms(runs: list[RunRecord], mode: str, batch: float) -> float:
 
 
 def speculation(table: pd.DataFrame, single: pd.DataFrame | None = None) -> str:
-    """Of `speedup.best_k` by load and domain: the largest win, and the largest loss beside it.
+    """Answer with the largest win, and the largest loss beside it, from `speedup.best_k` by load and domain.
 
     `single`: of `speedup.best_over_domains`, the one setting for all domains that stands beside.
     """
@@ -120,7 +120,10 @@ def _times(row: pd.Series) -> str:
 
 
 def averages(table: pd.DataFrame) -> str:
-    """Of `acceptance.by_domain` at one K and load: micro beside macro."""
+    """Sentence on the acceptance length, micro beside macro.
+
+    Made from `acceptance.by_domain` at one K and load.
+    """
     if table.empty:
         return "Nothing was drafted, so there is no acceptance to average."
     drafts, accepted = table["num_drafts"].sum(), table["num_accepted_tokens"].sum()
@@ -135,7 +138,7 @@ def averages(table: pd.DataFrame) -> str:
 
 
 def losses(table: pd.DataFrame) -> str:
-    """Of `speedup.speedups`: how many arms lose, and the worst of them."""
+    """Sentences on how many arms lose, and the worst of them, from `speedup.speedups`."""
     if table.empty:
         return NO_PAIR
     if table["high"].isna().any():
@@ -175,7 +178,10 @@ def _advised(top: Any) -> str:
 
 
 def by_domain(table: pd.DataFrame) -> str:
-    """Of `speedup.best_k` by load and domain: the domains at the first load, from most to least gained."""
+    """Sentence that lists the domains at the first load, from most to least gained.
+
+    Made from `speedup.best_k` by load and domain.
+    """
     if table.empty:
         return NO_PAIR
     first = table[table["load"] == table["load"].iloc[0]].sort_values("speedup", ascending=False)
@@ -186,7 +192,10 @@ def by_domain(table: pd.DataFrame) -> str:
 
 
 def answers(table: pd.DataFrame) -> str:
-    """Of `answers.shares` by load: how many answers speculation left as they were, and the controls."""
+    """Sentences on how many answers speculation left as they were, and on the controls.
+
+    Made from `answers.shares` by load.
+    """
     parts = dict(list(table.groupby("comparison")))
     if "speculation" not in parts:
         return "No answers can be compared: no arm with speculation shares a round and mode with a baseline."

@@ -21,7 +21,7 @@ def markdown(table: pd.DataFrame) -> str:
 
 
 def speeds(table: pd.DataFrame) -> pd.DataFrame:
-    """Of `comparisons.speedups`: both arms in tokens/s beside their ratio, its interval and its n."""
+    """Table of both arms in tokens/s beside their ratio, its interval and its n, from `speedup.speedups`."""
     found = list(table["estimate"])
     under = table["baseline_tokens_per_s"].map("{:.0f} (".format) + table["baseline_execution"] + ")"
     columns = {
@@ -65,9 +65,9 @@ def _within(first: Estimate, again: Estimate) -> str:
 
 
 def overview(table: pd.DataFrame, named: bool = False) -> pd.DataFrame:
-    """Of `comparisons.speedups`, one arm per load and domain: ratios and both speeds, loads side by side.
+    """Table of speed ratios and both speeds in tokens/s, loads side by side.
 
-    `named`: which arm it is, too.
+    Made from rows of `speedup.speedups`, one arm per load and domain. `named`: which arm it is, too.
     """
     cells = [
         f"{row.speedup:.2f}× ({row.baseline_tokens_per_s:.0f} → {row.tokens_per_s:.0f})"
@@ -79,8 +79,9 @@ def overview(table: pd.DataFrame, named: bool = False) -> pd.DataFrame:
 
 
 def latency(table: pd.DataFrame) -> pd.DataFrame:
-    """Of `latency.table` by concurrency and execution: milliseconds with their interval, a clock per column,
-    p99 below the median; `*`: too few prompts for that percentile.
+    """Table of latencies in milliseconds with their interval, a clock per column, p99 below the median.
+
+    Made from `latency.table` by concurrency and execution. `*`: too few prompts for that percentile.
     """
     cells = [_milliseconds(row.estimate) + ("" if row.enough else " *") for row in table.itertuples()]
     wide = table.assign(
@@ -104,7 +105,7 @@ def _ms(seconds: float) -> str:
 
 
 def acceptance(table: pd.DataFrame) -> pd.DataFrame:
-    """Of `acceptance.by_domain`: raw counters first, then what follows from them (micro averages)."""
+    """Table of raw counters, then what follows from them (micro averages), from `acceptance.by_domain`."""
     counters = {"num_drafts": "drafts", "num_draft_tokens": "drafted", "num_accepted_tokens": "accepted"}
     return _indexed(
         {
@@ -117,7 +118,7 @@ def acceptance(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def poisson(table: pd.DataFrame) -> pd.DataFrame:
-    """Of `serving.saturation`: the highest rate that was still served."""
+    """Table of the highest rate that was still served, in requests/s, from `arrivals.saturation`."""
     shown = table["held_per_s"].map(lambda rate: "below the lowest tried" if pd.isna(rate) else f"{rate:g}")
     return _indexed(
         {"arm": table["arm"], "domain": table["domain"], "served to, requests/s": shown}, ["arm", "domain"]
@@ -125,8 +126,9 @@ def poisson(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def prices(table: pd.DataFrame) -> pd.DataFrame:
-    """Of `prediction.prices`: what verifying and drafting cost, in steps of the best baseline. From one K
-    alone the two cannot be told apart, `–`, and their sum is all there is.
+    """Table of what verifying and drafting cost, in steps of the best baseline, from `prediction.prices`.
+
+    From one K alone the two cannot be told apart, `–`, and their sum is all there is.
     """
     columns = {
         "method": table["method"], "batch": table["concurrency"],
@@ -138,7 +140,10 @@ def prices(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def crossovers(table: pd.DataFrame) -> pd.DataFrame:
-    """Of `prediction.crossovers`: from which K on drafting in parallel is faster, measured and predicted."""
+    """Table of the K from which on drafting in parallel is faster, measured and predicted.
+
+    Made from `prediction.crossovers`.
+    """
     shown = {
         name: [_crossing(row, row[name]) for _, row in table.iterrows()] for name in ("measured", "predicted")
     }
@@ -152,7 +157,7 @@ def _crossing(row: pd.Series, k: float) -> str:
 
 
 def bounds(table: pd.DataFrame) -> pd.DataFrame:
-    """Of `prediction.bounds`: length, price, what they promise together, and what arrived."""
+    """Table of a step's tokens and price, the bound they set, and what arrived, from `prediction.bounds`."""
     names = {"length": "tokens a step", "cost": "price of a step", "bound": "bound", "speedup": "speed-up"}
     columns = {label: table[name].astype(float).round(2) for name, label in names.items()}
     names = {"share": "of the bound", "decoding": "decoding alone"}
@@ -164,7 +169,7 @@ def bounds(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def options(table: pd.DataFrame) -> pd.DataFrame:
-    """Of `analysis.steps.options`: how long a step is with an option, over the same step without."""
+    """Table of a step's time with an option over the same step's without, from `analysis.steps.options`."""
     columns = {
         "arm": table["arm"], "option": table["option"],
         "step, of the planned one's": [one.span("×") for one in table["estimate"]],
@@ -174,7 +179,10 @@ def options(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def tails(table: pd.DataFrame) -> pd.DataFrame:
-    """Of `tail.changes`, domains pooled: p99 of each arm in ms, and how it changed; `*`: too few prompts."""
+    """Table of each arm's p99 in ms and how it changed, domains pooled; `*`: too few prompts.
+
+    Made from `tail.changes`.
+    """
     p99 = table[table["q"] == 0.99]
     cells = [
         f"{_ms(row.arm_s)} ({1e3 * row.value:+.0f})" + ("" if row.enough else " *")
@@ -202,9 +210,10 @@ COMPARED = {"speculation": "with speculation", "restart": f"control: {AGAIN}", "
 
 
 def answers(table: pd.DataFrame) -> pd.DataFrame:
-    """Of `answers.shares`: identical answers by load (and domain), speculation beside both controls.
+    """Table of identical answers in % by load (and domain), speculation beside both controls.
 
-    Of several arms with speculation, the one that parts most often is shown and named.
+    Made from `answers.shares`. Of several arms with speculation, the one that parts most often is shown and
+    named.
     """
     index = [name for name in ("load", "domain") if name in table]
     rows = []
@@ -228,10 +237,10 @@ def percent(share: float) -> str:
 
 
 def same(checks: Iterable[LosslessRecord]) -> list[pd.DataFrame]:
-    """Of each precision's fullest check: answers that are the baseline's with speculation and in controls,
-    the largest margin (logits) where they part, and `p_value`.
+    """Table, in a list, of answers that are the baseline's with speculation and in controls.
 
-    No table without a check: `sentences.checked` says that there is none.
+    Beside them: the largest margin (logits) where they part, and `p_value`. Each precision stands with its
+    fullest check. No table without a check: `sentences.checked` says that there is none.
     """
     rows = [
         {"precision": check.target.dtype, "arm": arm, "the same": f"{found.equal} of {found.n}",
@@ -248,8 +257,10 @@ def same(checks: Iterable[LosslessRecord]) -> list[pd.DataFrame]:
 
 
 def right(checks: Iterable[LosslessRecord]) -> list[pd.DataFrame]:
-    """Of each precision's fullest check: the share of right answers in both arms, with Wilson's interval. No
-    table without a check, or without prompts that say what is right.
+    """Table, in a list, of the share of right answers in both arms, with Wilson's interval.
+
+    Each precision stands with its fullest check. No table without a check, or without prompts that say what
+    is right.
     """
     rows = [
         {"precision": check.target.dtype, "domain": domain,

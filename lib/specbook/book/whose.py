@@ -92,7 +92,10 @@ def _asked_anew(run: RunRecord) -> bool:
 
 
 def _weights_today(run: RunRecord) -> dict[str, str]:
-    """Of the models on disk; where a model is not there, or on a hub, nothing can have changed here."""
+    """Digests of the models on disk, by role: target and draft.
+
+    Where a model is not there, or on a hub, the recorded one stands: nothing can have changed here.
+    """
     point, recorded = run.point, run.provenance.weights_sha256
     today = provenance.weights_sha256(point.target, point.speculation)
     return {role: recorded.get(role, sha) if sha.startswith("hub:") else sha for role, sha in today.items()}

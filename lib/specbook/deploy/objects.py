@@ -19,7 +19,7 @@ class PodTemplate:
 
     @property
     def name(self) -> str:
-        """Of the object that makes it."""
+        """Kind, namespace and name of the object that makes it."""
         return title(self.owner)
 
 

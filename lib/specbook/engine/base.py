@@ -66,14 +66,14 @@ class Profiler(Protocol):
     """A profiler that comes with an engine: it says what the time of a step goes into."""
 
     variables: Mapping[str, str]
-    """Of the server's environment."""
+    """Variables for the server's environment."""
     start_path: str
     """Asked with POST, it begins to profile."""
     stop_path: str
     """Likewise, it stops, and has written what it found once it answers."""
 
     def arguments(self, folder: Path) -> tuple[str, ...]:
-        """Of the server's command line; what is found goes to `folder`."""
+        """Arguments for the server's command line; what is found goes to `folder`."""
 
     def steps(self, folder: Path) -> list[dict[str, float]]:
         """Part -> seconds, for each step of one engine, in their order; none where nothing was profiled.

@@ -37,7 +37,7 @@ def at_once(configurations: Sequence[Configuration]) -> int:
 
 
 def _weights_bytes(model: str) -> float:
-    """Of a local model; infinite for a hub id, of which nothing is known here."""
+    """Bytes of a local model's weights; infinite for a hub id, of which nothing is known here."""
     folder = Path(resolve_model(model))
     return sum(f.stat().st_size for f in folder.glob("*.safetensors")) if folder.is_dir() else float("inf")
 

@@ -22,7 +22,7 @@ from specbook.errors import EngineError
 
 START_S = 10.0
 OWN_HEADERS = {"connection", "content-length", "host", "keep-alive", "transfer-encoding"}
-"""Of one connection; all others are passed on."""
+"""Headers of one connection; all others are passed on."""
 END = b"data: [DONE]"
 """Last event of a stream that is whole."""
 GIVEN_UP = b'data: {"error"'

@@ -23,7 +23,7 @@ from specbook.records.origin import Hardware, Provenance
 from specbook.records.run import Measurement, Round, RunRecord
 
 ALONE = Round(id="alone")
-"""Of a point that was measured beside no other."""
+"""Round of a point that was measured beside no other."""
 
 
 def new_run_id(point: Point) -> str:

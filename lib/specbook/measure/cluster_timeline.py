@@ -16,7 +16,7 @@ from specbook.records.cluster_run import PodLife, Timeline
 
 PERIOD_S = 1.0
 METRICS_TIMEOUT_S = 3.0
-"""Of one server's page: one that hangs must not stop the clock for all."""
+"""Seconds to wait for one server's page: one that hangs must not stop the clock for all."""
 SIGNALS = {"queue_wait_ms": "specbook_queue_wait_ms", "queue_time_p95_ms": "specbook_queue_time_p95_ms"}
 """Column of the timeline -> name in the external metrics API."""
 GAUGES = {"running": "vllm:num_requests_running", "waiting": "vllm:num_requests_waiting"}

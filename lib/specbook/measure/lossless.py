@@ -28,7 +28,7 @@ SAME = {"speculation": "equality", "control": "control", "repeat": "repeat"}
 """Arm -> the field of `LosslessRecord` that says how many of its answers are the baseline's."""
 MARGINS_PER_ARM = 64
 MARGINS_LIMIT_S = 120.0
-"""Of all margins of a check. What is not rated by then stays unrated, and the page says how many were."""
+"""Seconds for all margins of a check. The rest stays unrated, and the page says how many were rated."""
 
 
 def check(

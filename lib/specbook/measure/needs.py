@@ -160,8 +160,10 @@ def dollars(what: Machine, devices: int, hours: float) -> str:
 
 
 def seconds(what: Machine, point: Point) -> float | None:
-    """Of one point's window and warm-up by the datasheet: answers at their cap, no draft accepted, steps as
-    fast as the memory. None where the peak or the shape is not known.
+    """Seconds of one point's window and warm-up by the datasheet.
+
+    Answers are at their cap, no draft is accepted, and steps are as fast as the memory. None where the peak
+    or the shape is not known.
     """
     peak, known, load = PEAKS.get(what.peak or ""), sized.of(point.target), point.load
     if load.request_rate_per_s is not None:

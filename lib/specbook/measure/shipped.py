@@ -15,7 +15,7 @@ from specbook.records.store import AnyRecord
 
 
 def unshipped(record: AnyRecord) -> dict[str, str]:
-    """Of the record's models that lie in this project, those that are now others: folder -> old digest.
+    """Models of the record that lie in this project and are now others: folder -> old digest.
 
     Models from a hub or from elsewhere on a machine are never among them: they did not ship. Margins name no
     weights; they are their check's.

@@ -54,7 +54,7 @@ class Chapter(Frozen):
     """Each has the keys of a group with one sweep."""
     experiments: tuple[Experiment, ...] = ()
     context: str | None = None
-    """Of the kubeconfig, for experiments on a cluster; None: as `specbook.deploy.kubectl.selected` says."""
+    """Kubeconfig context for experiments on a cluster; None: as `specbook.deploy.kubectl.selected` says."""
 
     @model_validator(mode="after")
     def _asks_once(self) -> Self:

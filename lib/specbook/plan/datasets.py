@@ -25,7 +25,7 @@ class DataSet(Frozen):
 
     title: Name
     url: str | None = Field(default=None, pattern=r"^https://")
-    """Of the file at its revision; None where its makers have it put together on one's own machine."""
+    """URL of the file at its revision; None where its makers have it put together on one's own machine."""
     made_by: str | None = None
     """What puts it together, where nothing can be downloaded."""
     revision: str | None = None

@@ -29,7 +29,7 @@ CHAPTER_ALONE = ("context",)
 
 
 KEYS = ("experiment", "hardware", "group", "source", "quick_book", *GROUPS)
-"""Of a parameter file."""
+"""Top-level keys of a parameter file."""
 
 
 def hardwares() -> list[str]:

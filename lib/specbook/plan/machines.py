@@ -45,7 +45,7 @@ class MachineFile(Frozen):
     title: str = ""
     """For people."""
     memory_bytes: int | None = Field(default=None, gt=0)
-    """Of one device, as the engine counts it; None where it is not known."""
+    """Bytes of memory of one device, as the engine counts it; None where it is not known."""
     memory_source: str = ""
     ranks_per_device: int = Field(default=1, ge=1)
     """Into how many ranks of tensor parallelism a device is cut, its memory with it."""

@@ -47,9 +47,9 @@ class Head(Frozen):
 
     draft: Draft
     num_layers: int = Field(ge=1)
-    """Of its own; each keeps keys and values as a layer of the target does."""
+    """Number of layers of its own; each keeps keys and values as a layer of the target does."""
     weight_bytes: int | None = Field(default=None, gt=0)
-    """Of its files; None where no source gives them."""
+    """Bytes of its files; None where no source gives them."""
     shape: HeadShape | None = None
     """None where it is not known: then only the head itself can be served."""
     source: str = Field(pattern=r"\S")

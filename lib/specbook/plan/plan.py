@@ -55,7 +55,7 @@ class Plan(Frozen):
     prompts: Name | None = None
     """A JSONL file of your own traffic, in place of the pocket models' held-out prompts."""
     domains: tuple[Name, ...] = Field(min_length=1)
-    """Of the held-out prompts; with `prompts` and none named, those that its lines name."""
+    """Domains of the held-out prompts; with `prompts` and none named, those that its lines name."""
     concurrency: tuple[int, ...]
     """Closed loops; also called batch, since each request is one sequence of the engine's batch."""
     request_rate_per_s: tuple[Annotated[float, Field(gt=0, le=1e6)], ...] = ()

@@ -32,7 +32,7 @@ class Price(Sourced):
     """What an hour of a machine costs."""
 
     usd_per_hour: float = Field(gt=0)
-    """Of the whole instance."""
+    """Dollars an hour for the whole instance."""
     accelerators: int = Field(ge=0)
     """Devices in the instance; 0 for a CPU host."""
     device: str = Field(min_length=1)

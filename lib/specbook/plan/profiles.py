@@ -17,7 +17,7 @@ from specbook.plan.reading import read_file
 from specbook.plan.schema import Frozen, Speculation, Target
 
 K = 3
-"""Of a served head: where public cards and their engines' recipes start."""
+"""Draft tokens a step of a served head: where public cards and their engines' recipes start."""
 
 
 class Profile(Frozen):

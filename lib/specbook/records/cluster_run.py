@@ -8,7 +8,7 @@ from typing import Literal
 from specbook.plan.schema import Frozen
 
 Outcome = Literal["whole", "truncated", "refused"]
-"""Of a streamed answer: complete with its last chunk, broken off after it began, or never begun."""
+"""Outcome of a streamed answer: complete with its last chunk, broken off after it began, or never begun."""
 
 
 class OpenLoopRequests(Frozen):
@@ -39,7 +39,7 @@ class Timeline(Frozen):
     queue_wait_ms: tuple[float | None, ...]
     """By Little's law: the signal as the autoscaler's API serves it."""
     queue_time_p95_ms: tuple[float | None, ...]
-    """Of finished requests: the second signal."""
+    """95th percentile of the queue time of finished requests, in ms: the second signal."""
     running: tuple[float | None, ...]
     """`vllm:num_requests_running` over the pods that answered."""
     waiting: tuple[float | None, ...]

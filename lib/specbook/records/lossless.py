@@ -33,7 +33,7 @@ class LosslessRecord(Frozen):
     target: Target
     speculation: Speculation
     control_execution: ExecutionMode
-    """Of the control; the other arms' is the target's."""
+    """Execution mode of the control; the other arms' is the target's."""
     max_tokens: int = Field(ge=1)
     concurrency: int = Field(ge=1)
     prompt_ids: tuple[str, ...] = Field(min_length=1)
@@ -132,7 +132,7 @@ def made_by(origin: Provenance) -> tuple[str, dict[str, str]]:
 
 
 def fullest(checks: Iterable[LosslessRecord]) -> list[LosslessRecord]:
-    """Of the checks of one target, precision and speculation, that with the most prompts, or the newest.
+    """Checks with the most prompts, or the newest: one for each target, precision and speculation.
 
     A model that was trained again is another model, an upgraded engine another engine: older checks do not
     count.

@@ -33,7 +33,7 @@ class NoisyDomain(Frozen):
 
     domain: str
     counters: tuple[SpecDecodeCounters, ...]
-    """Of each prompt."""
+    """Draft counters of each prompt."""
     passed: Estimate
     """Answers that pass the domain's own check."""
     looped: Estimate

@@ -13,7 +13,7 @@ class Arm(Frozen):
     step_s: tuple[float, ...]
     """Median gap between chunks of the stream."""
     tpot_s: tuple[tuple[float, ...], ...]
-    """Of each request, in seconds a token behind the first."""
+    """TPOT of each request, by turn: seconds a token behind the first."""
 
 
 class Pair(Frozen):

@@ -10,7 +10,7 @@ from specbook.records.origin import Hardware, Provenance
 DISTURBED = 0.1
 """Share of the machine's cores that other programs may take before a point is marked."""
 Kind = Literal["measured", "simulated"]
-"""Of a record. What is computed, published or replayed has a kind on its page, and no record."""
+"""Kind of a record. What is computed, published or replayed has a kind on its page, and no record."""
 
 
 REQUEST_COLUMNS = (
@@ -88,7 +88,7 @@ class Measurement(Frozen):
     requests_file: str
     """Parquet beside the record until both are packed: a row per request, as `records.REQUEST_COLUMNS`."""
     requests_sha256: str
-    """Of that file; a pack has a digest of its own."""
+    """SHA-256 of that file; a pack has a digest of its own."""
 
 
 class Round(Frozen):
@@ -98,7 +98,7 @@ class Round(Frozen):
     position: int | None = Field(default=None, ge=0)
     """Place among the arms of the same load and prompts, from 0; None for records from before rounds."""
     seed: int | None = None
-    """Of the order: see `plan.order`."""
+    """Seed of the order of the arms: see `plan.order`."""
 
 
 class RunRecord(Frozen):

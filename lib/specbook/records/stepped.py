@@ -7,7 +7,7 @@ class Variant(Frozen):
     """One way to run the engine."""
 
     name: str
-    """Of the plan; the first is the engine as chapters run it."""
+    """Name in the plan; the first variant is the engine as chapters run it."""
     length: float
     """Tokens a step, bonus token included; 1 without speculation."""
     step_s: tuple[float, ...]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 TOGETHER = 0.1
-"""Of a step: chunks that are less apart came as one."""
+"""Share of a step: chunks that are less apart came as one."""
 LEAST_S = 1e-4
 """Chunks that are less apart came as one, whatever else came: no engine's step is so short."""
 LONG = 90

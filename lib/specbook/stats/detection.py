@@ -41,7 +41,7 @@ class Detected(NamedTuple):
     found: Estimate
     """Share of the episodes in which an alarm was in time, each at the threshold of the others."""
     delays: tuple[Delay, ...]
-    """Of those that were found, as quick as they come."""
+    """Delays of the alarms in the episodes that were found, shortest first."""
     false_alarms_per_day: Estimate
 
 

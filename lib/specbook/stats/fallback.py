@@ -18,8 +18,8 @@ class Policy(Frozen):
     model_config = ConfigDict(allow_inf_nan=False)
 
     leave_below: float = Field(ge=1)
-    """Of the window's mean length. A draft breaks even at its length over its speed-up, which is what a step
-    costs: below the least that any traffic has, drafting pays on none."""
+    """Mean length of the window below which drafting stops. A draft breaks even at its length over its
+    speed-up, which is what a step costs: below the least that any traffic has, drafting pays on none."""
     return_above: float = Field(ge=1)
     """Above the greatest, it pays on all."""
     window_s: float = Field(gt=0)
@@ -48,7 +48,7 @@ class Switch(NamedTuple):
     at_s: float
     drafting: bool
     length: float
-    """Of the window that caused it."""
+    """Mean acceptance length of the window that caused it."""
 
 
 class Fallback:

@@ -5,7 +5,7 @@ from functools import lru_cache
 TIMES = 6
 """Whole repetitions of a unit: a table, an array or a block of code may have two or three rows alike."""
 LEAST_CHARACTERS = 80
-"""Of the repetition: a rule of dashes, an indent or a row of zeros is shorter."""
+"""Least length of the repetition: a rule of dashes, an indent or a row of zeros is shorter."""
 
 
 @lru_cache(maxsize=65_536)  # greedy arms and restarts repeat each other's answers

@@ -14,13 +14,13 @@ from specbook.stats.shape import ModelShape
 
 GIB = 2**30
 ENGINE_SHARE = 0.92
-"""Of a device's memory: what vLLM 0.32 takes unless --gpu-memory-utilization says another share."""
+"""Share of a device's memory that vLLM 0.32 takes unless --gpu-memory-utilization says another."""
 RESERVE_BYTES = 2 * GIB
 """Driver, communication buffers and captured graphs, a rank: an allowance, and engines have needed more."""
 KEPT_BYTES = 2.0
-"""Of an activation, a cached key or value, and a weight that no format narrows: bfloat16."""
+"""Bytes of an activation, a cached key or value, and a weight that no format narrows: bfloat16."""
 LOGIT_BYTES = 6.0
-"""Of a logit: bfloat16 as the model gives it, and float32 as it is sampled from."""
+"""Bytes of a logit: bfloat16 as the model gives it, and float32 as it is sampled from."""
 
 
 class Format(NamedTuple):
@@ -68,7 +68,7 @@ def batched_tokens(device_bytes: float) -> int:
 
 
 def activation_bytes(shape: ModelShape, tokens: int, rows: int, ranks: int) -> float:
-    """Of one rank: residual streams and the widest layer of `tokens` tokens, and the logits of `rows`."""
+    """Bytes on one rank: residual streams and widest layer of `tokens` tokens, and the logits of `rows`."""
     attention = shape.head_dim * (shape.num_heads + 2 * shape.num_kv_heads)
     inner = shape.moe_intermediate_size * shape.num_experts_per_token
     wide = 3 * (inner or shape.intermediate_size) + shape.num_experts_per_token * shape.hidden_size
@@ -140,7 +140,7 @@ class Memory(Frozen):
 
     @property
     def sequences(self) -> int:
-        """Of the longest length that fit at once."""
+        """Number of sequences of the longest length that fit at once."""
         return max(0, int(self.kv_bytes // self.kv_bytes_per_sequence))
 
     def sum(self) -> str:

@@ -33,7 +33,7 @@ class Growth(NamedTuple):
     def of(
         cls, seconds: Sequence[float], drafts: Sequence[float | None], accepted: Sequence[float | None]
     ) -> Self:
-        """Of [n + 1] readings of counters that only rise.
+        """Growth between [n + 1] readings of counters that only rise.
 
         A counter that fell was reset, as Prometheus has it: it grew by what it shows. A reading that is None
         was not to be had: its interval ends with the next one.
@@ -72,7 +72,7 @@ class Reference(NamedTuple):
 
     @classmethod
     def of(cls, quiet: Growth) -> Self:
-        """Of a stretch without drift, ten intervals at least.
+        """Reference from a stretch without drift, ten intervals at least.
 
         Raises:
             ValueError: if it is shorter, or acceptance never varies in it.

@@ -17,9 +17,9 @@ class Widths(Frozen):
     """Bytes per number. Scales are left out, so that they are never too large."""
 
     dtype_bytes: float
-    """Of the output head, and of cached keys and values."""
+    """Bytes of a number in the output head, and in cached keys and values."""
     layer_bytes: float
-    """Of a weight in the layers."""
+    """Bytes of a weight in the layers."""
 
     @property
     def quantized(self) -> bool:

@@ -8,7 +8,7 @@ narrower interval than restarts alone. No interval knows of rare answers that it
 Why so plain: over noise like that of the shipped records (drift over seconds and minutes, stalls, arms
 seconds or minutes apart) Student's t at n = 3 to 7 covers as it claims. A studentized bootstrap covers a
 little less often and is wider at n = 5; percentile and BCa intervals cannot leave the sample, and cover far
-less often. tests/test_ratios.py repeats that simulation. Below 3 values there is no interval.
+less often. tests/stats/test_ratios.py repeats that simulation. Below 3 values there is no interval.
 
 Sources: Student 1908 (doi:10.1093/biomet/6.1.1); Cochran 1977, ch. 6 (the error of a ratio of sums); Efron &
 Tibshirani 1993, ch. 11 (jackknife); Owen 2007 (doi:10.1214/07-AOAS122; two crossed factors).

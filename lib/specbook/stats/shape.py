@@ -43,13 +43,13 @@ class ModelShape(Frozen):
     vocab_size: int = Field(ge=1)
     tied_embeddings: bool
     intermediate_size: int = Field(ge=0)
-    """Of a dense feed-forward layer."""
+    """Inner width of a dense feed-forward layer."""
     num_moe_layers: int = Field(default=0, ge=0)
     """Layers with experts instead of a dense feed-forward."""
     num_experts: int = Field(default=0, ge=0)
     num_experts_per_token: int = Field(default=0, ge=0)
     moe_intermediate_size: int = Field(default=0, ge=0)
-    """Of one expert."""
+    """Inner width of one expert."""
     qk_norm: bool = False
     qkv_bias: bool = False
     sliding_window: int = Field(default=0, ge=0)
@@ -121,7 +121,7 @@ class ModelShape(Frozen):
 
     @property
     def _sinks_and_biases(self) -> int:
-        """Of one layer, those of the queries, keys and values left out."""
+        """Number of sinks and biases in one layer, those of the queries, keys and values left out."""
         if not self.sinks_and_biases:
             return 0
         of_experts = self.num_experts * (2 * self.moe_intermediate_size + self.hidden_size + 1)

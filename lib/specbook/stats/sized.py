@@ -17,13 +17,16 @@ class Sized(NamedTuple):
 
     shape: ModelShape
     form: Format
-    """Of its weights in memory."""
+    """Format of its weights in memory."""
     widths: Widths
-    """Of what a step reads."""
+    """Bytes per number of what a step reads."""
 
 
 def of(target: Target) -> Sized | None:
-    """Of a folder, or of the model file that names the hub id; None where neither is of a known kind."""
+    """Shape, format and widths of the target, from its folder or the model file that names its hub id.
+
+    None where neither is of a known kind.
+    """
     folder = Path(schema.resolve_model(target.model))
     try:
         return _in_folder(target, folder) if folder.is_dir() else _in_model_file(target)

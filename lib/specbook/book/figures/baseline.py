@@ -20,7 +20,7 @@ UNKNOWN = "not split: a peak of this machine, or a size of the model, is unknown
 
 @styled
 def throughput(table: pd.DataFrame) -> list[Axes]:
-    """Of `summaries.throughput`: output tokens/s by batch, a panel per domain, with intervals."""
+    """Plot of output tokens/s by batch, a panel per domain, with intervals, from `summaries.throughput`."""
     domains = ordered(table["domain"])
     arms = list(dict.fromkeys(table["arm"]))
     axes = style.panels(len(domains), share_y=True)
@@ -47,7 +47,10 @@ def _mean(rows: pd.DataFrame) -> pd.Series:
 
 @styled
 def latency(table: pd.DataFrame) -> list[Axes]:
-    """Of `latency.table` by concurrency and arm, in ms, with intervals; hollow where prompts are too few."""
+    """Plot of latencies in ms with intervals, hollow where prompts are too few.
+
+    Made from `latency.table` by concurrency and arm.
+    """
     arms = list(dict.fromkeys(table["arm"]))
     axes = style.panels(len(METRICS))
     for ax, (metric, title) in zip(axes, METRICS.items(), strict=True):
@@ -71,7 +74,10 @@ def _percentile(ax: Axes, cell: pd.DataFrame, line: str, hue: str, label: str) -
 
 @styled
 def step_time(table: pd.DataFrame) -> Axes:
-    """Of `serving.steps`: the measured step split into what the roofline accounts for and overhead, in ms."""
+    """Plot of the measured step in ms, split into what the roofline accounts for and overhead.
+
+    Made from `steps.decode_steps`.
+    """
     (ax,) = style.panels(1)
     names = [f"{row.execution}\nbatch {row.concurrency}" for row in table.itertuples()]
     known = table["least_s"].notna()
@@ -100,7 +106,10 @@ def step_time(table: pd.DataFrame) -> Axes:
 @styled
 @style.or_words(NO_ARRIVALS)
 def poisson(table: pd.DataFrame) -> list[Axes]:
-    """Of `serving.poisson`, one arm: served rate, latency and queue wait against the rate of arrivals."""
+    """Plot of served rate, latency and queue wait against the rate of arrivals.
+
+    Made from `arrivals.poisson`, one arm.
+    """
     axes = style.panels(3)
     for domain in ordered(table["domain"]):
         cell = table[table["domain"] == domain].sort_values("rate_per_s")
@@ -131,7 +140,10 @@ def poisson(table: pd.DataFrame) -> list[Axes]:
 
 @styled
 def utilisation(table: pd.DataFrame) -> Axes:
-    """Of `serving.utilisation`: how busy the processor (or the GPU) was, mean over domains and restarts."""
+    """Plot of how busy the processor (or the GPU) was, mean over domains and restarts.
+
+    Made from `steps.utilisation`.
+    """
     (ax,) = style.panels(1, height=3.2)
     gpu = table["gpu_utilisation"].notna().any()
     share = table["gpu_utilisation"] if gpu else table["engine_cpu_cores"] / table["cores"]

@@ -153,7 +153,7 @@ def race(arms: pd.DataFrame, every_k: pd.DataFrame, pair: Sequence[str]) -> list
 @styled
 @style.or_words(NO_DRAFT)
 def by_request(table: pd.DataFrame) -> Axes:
-    """Of `acceptance.by_request`, one arm a method: what a step of single answers yields, as boxes."""
+    """Box plot of what a step of single answers yields, from `acceptance.by_request`, one arm a method."""
     named = _methods(table["method"])
     (ax,) = style.panels(1, height=4.0)
     seaborn.boxplot(
@@ -171,7 +171,7 @@ def by_request(table: pd.DataFrame) -> Axes:
 @styled
 @style.or_words("No step was profiled yet.")
 def step_parts(table: pd.DataFrame) -> Axes:
-    """Of `analysis.steps.parts`: a bar an arm, cut into the parts of its step."""
+    """Plot with a bar an arm, in ms, cut into the parts of its step, from `analysis.steps.parts`."""
     arms, names = (list(dict.fromkeys(table[name])) for name in ("arm", "part"))
     (ax,) = style.panels(1, height=1.6 + 0.6 * len(arms))
     ends = pd.Series(0.0, index=arms)

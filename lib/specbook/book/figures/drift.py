@@ -42,8 +42,10 @@ def episodes(shown: dict[str, Episode]) -> list[Axes]:
 @style.or_words(NOTHING)
 @styled
 def monitors(table: pd.DataFrame) -> list[Axes]:
-    """Of `drift.compare`: delay against false alarms a day, a panel for each kind of drift, a line for each
-    monitor over the times that it is given."""
+    """Plot of false alarms a day against the median delay, a panel for each kind of drift.
+
+    Each monitor has a line over the times that it is given. Made from `drift.compare`.
+    """
     kinds, names = list(dict.fromkeys(table["drift"])), list(dict.fromkeys(sorted(table["monitor"])))
     axes = style.panels(len(kinds), share_y=True)
     for ax, kind in zip(axes, kinds, strict=True):
@@ -100,7 +102,7 @@ def _medians(arm: Arm) -> tuple[Sequence[float], Sequence[float]]:
 @style.or_words(NO_VERSIONS)
 @styled
 def versions(table: pd.DataFrame) -> list[Axes]:
-    """Of `versions.lengths`: acceptance length by domain, a panel a load, a colour for each version."""
+    """Plot of acceptance length by domain, a panel a load, a colour for each version (`versions.lengths`)."""
     loads, domains = list(dict.fromkeys(table["load"])), style.ordered(table["domain"])
     axes = style.panels(len(loads), height=3.8, share_y=True)
     for ax, load in zip(axes, loads, strict=True):

@@ -21,7 +21,7 @@ NO_DRAFT = "Nothing was drafted in these records."
 @styled
 @style.or_words(NO_PAIR)
 def speedup(table: pd.DataFrame) -> Axes:
-    """Rows of `comparisons.speedups`, one per load and domain, with its interval; K beside each point."""
+    """Rows of `speedup.speedups`, one per load and domain, with its interval; K beside each point."""
     (ax,) = style.panels(1, height=4.4)
     for row in style.by_load_and_domain(ax, table, ENDS, TIMES).itertuples():
         top = row.high if pd.notna(row.high) else row.speedup
@@ -38,7 +38,7 @@ def speedup(table: pd.DataFrame) -> Axes:
 @styled
 @style.or_words(NO_PAIR)
 def speedup_by_k(table: pd.DataFrame, predicted: pd.DataFrame) -> list[Axes]:
-    """`comparisons.speedups` of one method against K, a panel per batch; dashed: `predict.speedups`."""
+    """`speedup.speedups` of one method against K, a panel per batch; dashed: `prediction.speedups`."""
     loads = list(dict.fromkeys(table["load"]))
     axes = style.panels(len(loads), height=3.9, share_y=True)
     for ax, load in zip(axes, loads, strict=True):
@@ -114,8 +114,9 @@ def acceptance_length(table: pd.DataFrame) -> Axes:
 @styled
 @style.or_words(NO_PAIR)
 def tail_delta(table: pd.DataFrame) -> list[Axes]:
-    """Of `tail.tails`, one arm per load: p99 minus the baseline's, in ms, the median's change beside it as a
-    dash, both with intervals; hollow: few prompts, or late first chunks.
+    """Plot of p99 minus the baseline's, in ms, the median's change beside it as a dash, both with intervals.
+
+    Made from `tail.tails`, one arm per load. Hollow: few prompts, or late first chunks.
     """
     titles = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "E2E"}
     there, loads, axes = style.placed(table), list(dict.fromkeys(table["load"])), style.panels(3)
@@ -149,7 +150,10 @@ def _deltas(ax: Axes, cell: pd.DataFrame, domain: str) -> None:
 @styled
 @style.or_words(NO_PAIR)
 def output_lengths(requests: pd.DataFrame, arms: Sequence[str]) -> list[Axes]:
-    """Of `summaries.pooled_requests`: the distribution of output lengths in two arms, a panel per domain."""
+    """Plot of the distribution of output lengths in two arms, a panel per domain.
+
+    Made from `summaries.pooled_requests`.
+    """
     domains = ordered(requests["domain"])
     axes = style.panels(len(domains), height=3.2, share_y=True)
     for ax, domain in zip(axes, domains, strict=True):

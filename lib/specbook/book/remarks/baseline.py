@@ -12,7 +12,7 @@ QUEUE = 0.1
 
 
 def scaling(table: pd.DataFrame) -> str:
-    """Of `summaries.throughput`: what the largest batch brings, and what compiling does."""
+    """Sentences on what the largest batch brings, and what compiling does, from `summaries.throughput`."""
     speeds = _geometric(table).unstack().dropna()  # a row per execution mode, a column per batch
     if speeds.empty:
         return "No execution mode was measured at every batch, so batches are not compared."
@@ -36,7 +36,10 @@ def _geometric(table: pd.DataFrame) -> pd.Series:
 
 
 def clocks(table: pd.DataFrame) -> str:
-    """Of `latency.table` by concurrency and execution: the medians at the smallest and the largest batch."""
+    """Sentence on the median latencies at the smallest and the largest batch.
+
+    Made from `latency.table` by concurrency and execution.
+    """
     table = table[(table["q"] == 0.5) & (table["execution"] == table["execution"].iloc[0])]
     first, last = table["concurrency"].min(), table["concurrency"].max()
     names = {"ttft_s": "TTFT", "tpot_s": "TPOT", "itl_s": "ITL", "e2e_s": "E2E"}
@@ -53,7 +56,7 @@ def clocks(table: pd.DataFrame) -> str:
 
 
 def steps(table: pd.DataFrame) -> str:
-    """Of `steps.decode_steps`: the step at each batch, and how much of it is overhead."""
+    """Sentences on the step at each batch, and how much of it is overhead, from `steps.decode_steps`."""
     told = []
     for mode, cell in table.groupby("execution", sort=False):
         cell = cell.sort_values("concurrency")
@@ -77,7 +80,10 @@ def _overhead(row: object) -> str:
 
 
 def arrivals(table: pd.DataFrame) -> str:
-    """Of `arrivals.poisson`, one arm: where less is served than arrives, and where there is a queue."""
+    """Sentences on where less is served than arrives, and where there is a queue.
+
+    Made from `arrivals.poisson`, one arm.
+    """
     if table.empty:
         return "No Poisson arrivals are in this plan."
     behind = table["served_per_s"] < KEEPS_UP * table["arrived_per_s"]

@@ -8,7 +8,7 @@ from specbook.plan.cost import CostPlan
 
 
 def batching(best: pd.DataFrame) -> str:
-    """Of `bills` of `spending.best_arms`: what the largest batch does to the cost."""
+    """Sentences on what the largest batch does to the cost, from `bills` of `spending.best_arms`."""
     told = []
     for kind, cell in best.sort_values("concurrency").groupby("kind", sort=False):
         first, last = cell.iloc[0], cell.iloc[-1]
@@ -22,7 +22,7 @@ def batching(best: pd.DataFrame) -> str:
 
 
 def reading(table: pd.DataFrame) -> str:
-    """Of `spending.splits`: what a prompt's token costs beside an answer's."""
+    """Sentence on what a prompt's token costs beside an answer's, from `spending.splits`."""
     if table.empty:
         return "In these records TTFT does not grow with the prompt, so what reading costs is unknown."
     shares = table["input_usd_per_million"] / table["output_usd_per_million"]
@@ -30,7 +30,7 @@ def reading(table: pd.DataFrame) -> str:
 
 
 def case(chosen: pd.Series, plan: CostPlan) -> str:
-    """Of `spending.base_case`: which rate stands for this server below."""
+    """Sentence on which rate stands for this server below, from `spending.base_case`."""
     slo = next(iter(plan.slos.values()))
     kept = chosen["ttft_p99_s"] <= slo.ttft_s and chosen["tpot_p99_s"] <= slo.tpot_s
     which = "the fastest that keeps it" if kept else "the fastest of all, since none keeps it"

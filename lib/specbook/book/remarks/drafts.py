@@ -17,7 +17,7 @@ HIGH = 0.8
 
 
 def winners(best: pd.DataFrame) -> str:
-    """Of `speedup.best_k` by load and domain: which method is fastest where, ties told."""
+    """List of which method is fastest where, ties told, from `speedup.best_k` by load and domain."""
     if best.empty:
         return ""
     lines = []
@@ -34,7 +34,10 @@ def winners(best: pd.DataFrame) -> str:
 
 
 def depth(table: pd.DataFrame) -> str:
-    """Of `acceptance.by_domain`, one K a method and load: conditional acceptance from position 2 to 8."""
+    """List of conditional acceptance from position 2 to 8.
+
+    Made from `acceptance.by_domain`, one K a method and load.
+    """
     lines = []
     for method, part in table.groupby("method", sort=False):
         later = {row.domain: row.conditional[1:8] for row in part.itertuples() if len(row.conditional) > 1}
@@ -52,7 +55,10 @@ def depth(table: pd.DataFrame) -> str:
 
 
 def past_training(table: pd.DataFrame, gains: pd.DataFrame) -> str:
-    """Of `acceptance.by_domain`, one K a method, and `speedup.past_training`: what deeper is worth."""
+    """List of what drafts deeper than the head was trained for are worth.
+
+    Made from `acceptance.by_domain`, one K a method, and `speedup.past_training`.
+    """
     lines = []
     for method, part in table.groupby("method", sort=False):
         depth, own = part["trained_depth"].max(), gains[gains["method"] == method]
@@ -79,7 +85,10 @@ def _worth(gains: pd.DataFrame) -> str:
 
 
 def requests(table: pd.DataFrame) -> str:
-    """Of `acceptance.by_request`, one arm a method: how much single answers differ within a domain."""
+    """List of how much single answers differ within a domain.
+
+    Made from `acceptance.by_request`, one arm a method.
+    """
     lines = []
     for method, part in table.groupby("method", sort=False):
         tenths = part.groupby("domain", sort=False)["length"].quantile([0.1, 0.9]).unstack()
@@ -94,7 +103,7 @@ def requests(table: pd.DataFrame) -> str:
 
 
 def crossovers(table: pd.DataFrame, serial: str, parallel: str) -> str:
-    """Of `prediction.crossovers`: the measured K and the predicted one, load by load."""
+    """List of the measured crossover K and the predicted one, load by load, from `prediction.crossovers`."""
     if table.empty:
         return f"A crossover can be told where {serial} and {parallel} were both measured at several K."
     single = table[table["domain"] != AVERAGED]
@@ -131,7 +140,7 @@ def _from(row, k: float) -> str:
 
 
 def bounds(table: pd.DataFrame) -> str:
-    """Of `prediction.bounds`: how much of what the steps promise arrives end to end, load by load."""
+    """List, load by load, of how much of what the steps promise arrives end to end (`prediction.bounds`)."""
     lines = []
     for load, part in table.groupby("load", sort=False):
         share = part["share"].astype(float)
@@ -146,7 +155,10 @@ def bounds(table: pd.DataFrame) -> str:
 
 
 def step_parts(table: pd.DataFrame) -> str:
-    """Of `steps.parts`: what a step takes, and its largest parts beside the same target's first arm's."""
+    """List of what a step takes, and its largest parts beside the same target's first arm's.
+
+    Made from `steps.parts`.
+    """
     lines = []
     for _, of_target in table.groupby("target", sort=False):
         cells = of_target.groupby("arm", sort=False)
@@ -170,7 +182,7 @@ def _longer_step(arm: str, spent: pd.Series, first: pd.Series) -> str:
 
 
 def options(table: pd.DataFrame) -> str:
-    """Of `steps.options`: which of the engine's options change a step's time beyond its interval."""
+    """List of which engine options change a step's time beyond its interval, from `steps.options`."""
     lines = []
     for option, cell in table.groupby("option", sort=False):
         told: dict[str, list[str]] = {}
@@ -186,7 +198,7 @@ def options(table: pd.DataFrame) -> str:
 
 
 def brought(table: pd.DataFrame) -> str:
-    """Of `steps.brought`: tokens a step over its price, with each option."""
+    """Sentence on tokens a step over its price, with each option, from `steps.brought`."""
     said = [
         f"{arm}: " + ", ".join(f"{row.brings:.2f} {row.option}" for row in cell.itertuples())
         for arm, cell in table.groupby("arm", sort=False)

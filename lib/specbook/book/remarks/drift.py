@@ -18,9 +18,10 @@ COUNTERS = ("num_drafts", "num_draft_tokens", "num_accepted_tokens")
 
 
 def averages(table: pd.DataFrame) -> pd.DataFrame:
-    """Of `acceptance.averages` at one load: the length over drafts (micro) and over answers (macro).
+    """Table of the acceptance length over drafts (micro) and over answers (macro).
 
-    Below each arm's trained domains, these together: over all their drafts, and each domain counted once.
+    Made from `acceptance.averages` at one load. Below each arm's trained domains, these together: over all
+    their drafts, and each domain counted once.
     """
     rows = []
     for arm, cell in table.groupby("arm", sort=False):
@@ -47,7 +48,10 @@ def _both(
 
 
 def domains(table: pd.DataFrame) -> str:
-    """Of `acceptance.by_domain` at one load: the ends of each arm, and what came of the other traffic."""
+    """List of each arm's longest and shortest acceptance length, and of those on the other traffic.
+
+    Made from `acceptance.by_domain` at one load.
+    """
     if table.empty:
         return "Nothing was drafted in these records."
     return "\n".join(_domains(str(arm), cell) for arm, cell in table.groupby("arm", sort=False))
@@ -71,7 +75,7 @@ def _domains(arm: str, cell: pd.DataFrame) -> str:
 
 
 def compared(table: pd.DataFrame) -> pd.DataFrame:
-    """Of `drift.compare`, as a page shows it."""
+    """Table of `drift.compare`, as a page shows it."""
     found = zip(100 * table["found"], table["episodes"], strict=True)
     delays = zip(table["delay_s"], table["delay_p90_s"], strict=True)
     return pd.DataFrame(
@@ -87,7 +91,10 @@ def compared(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def best(table: pd.DataFrame) -> str:
-    """Of `drift.compare`: which monitor cries wolf least in each kind of drift, and what it takes to see."""
+    """List of the monitors with the fewest false alarms in each kind of drift, and the quickest's delay.
+
+    Made from `drift.compare`.
+    """
     if table.empty:
         return UNSEEN
     told = [_best(str(kind), cell) for kind, cell in table.groupby("drift", sort=False)]
@@ -113,7 +120,7 @@ def _best(kind: str, cell: pd.DataFrame) -> str:
 
 
 def served(table: pd.DataFrame) -> pd.DataFrame:
-    """Of `drift.served`, as a page shows it."""
+    """Table of `drift.served`, as a page shows it."""
     latencies = zip(table["e2e_p50_s"], table["e2e_p99_s"], strict=True)
     columns = {
         "sent": table["sent"], "lost": table["lost"], "broken off": table["broken"],
@@ -126,7 +133,7 @@ def served(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def fallback(table: pd.DataFrame, result: FallenBack) -> str:
-    """Of `drift.served`: what was lost, and what falling back was worth."""
+    """Sentences on what was lost, and what falling back was worth, from `drift.served` and its `result`."""
     rows = table.set_index("arm")
     mine, repeats = rows.loc["fallback"], {arm.repeat for arm in result.arms}
     told = [

@@ -41,7 +41,10 @@ def _duration(seconds: float) -> str:
 
 
 def trend(table: pd.DataFrame) -> str:
-    """Of `speedup.best_k` by load and domain: how many points lose, and what the largest batch changes."""
+    """Sentences on how many points lose, and what the largest batch changes.
+
+    Made from `speedup.best_k` by load and domain.
+    """
     if table.empty:
         return ""
     below = int((table["speedup"] < 1).sum())
@@ -76,7 +79,10 @@ def _compared(first: Estimate, last: Estimate) -> str:
 
 
 def positions(table: pd.DataFrame) -> str:
-    """Of `acceptance.by_domain` at one K and load: conditional acceptance at both ends of a draft."""
+    """Sentence on conditional acceptance at both ends of a draft.
+
+    Made from `acceptance.by_domain` at one K and load.
+    """
     if table.empty:
         return "Nothing was drafted, so no position was accepted or refused."
     k = int(table["num_speculative_tokens"].iloc[0])
@@ -92,7 +98,10 @@ def positions(table: pd.DataFrame) -> str:
 
 
 def prices(lengths: pd.DataFrame, costs: pd.DataFrame) -> str:
-    """Of `acceptance.by_domain` and `prediction.step_costs`: a step's price and yield at the largest K."""
+    """List of a step's price and yield at the largest K.
+
+    Made from `acceptance.by_domain` and `prediction.step_costs`.
+    """
     if costs.empty or lengths.empty:
         return "No step with speculation can be held against one without, so its price here is not known."
     both = lengths.merge(costs, on=["load", "domain", "method", "num_speculative_tokens"])
@@ -109,7 +118,7 @@ def prices(lengths: pd.DataFrame, costs: pd.DataFrame) -> str:
 
 
 def prediction(measured: pd.DataFrame, predicted: pd.DataFrame) -> str:
-    """Of `speedup.speedups` and `prediction.speedups`: how far the one lies from the other."""
+    """Sentences on how far `prediction.speedups` lies from the measured `speedup.speedups`."""
     both = measured.merge(predicted, on=["load", "domain", "method", "num_speculative_tokens"])
     if both.empty:
         return "Nothing could be predicted: a price or an acceptance is missing."
@@ -124,7 +133,10 @@ def prediction(measured: pd.DataFrame, predicted: pd.DataFrame) -> str:
 
 
 def tail(table: pd.DataFrame) -> str:
-    """Of `tail.tails`: a line per load, the median's change beside p99's, all domains together if several."""
+    """List with a line per load: the median's change beside p99's, all domains together if several.
+
+    Made from `tail.tails`.
+    """
     if table.empty:
         return ""
     domain = tails.POOLED if (table["domain"] == tails.POOLED).any() else table["domain"].iloc[0]
@@ -148,7 +160,10 @@ def _both(median: Any, p99: Any) -> str:
 
 
 def lengths(requests: pd.DataFrame, arms: Sequence[str]) -> str:
-    """Of `summaries.pooled_requests`: the mean answer in two arms, and how far their lines lie apart."""
+    """Sentence on the mean answer length in two arms, and how far their distribution curves lie apart.
+
+    Made from `summaries.pooled_requests`.
+    """
     told = []
     for domain, cell in requests.groupby("domain", sort=False):
         pair = [cell.loc[cell["arm"] == arm, "output_tokens"] for arm in arms]

@@ -10,7 +10,10 @@ NO_ROLLOUT = "**The roll-out in the counters: not measured yet.**"
 
 
 def compared(lengths: pd.DataFrame, gains: pd.DataFrame) -> pd.DataFrame:
-    """Of `versions.lengths` and `versions.gains`: tokens a step, and the speed-up, version beside version."""
+    """Table of tokens a step and the speed-up, version beside version.
+
+    Made from `versions.lengths` and `versions.gains`.
+    """
     keys = ["load", "domain"]
     cells = {f"{name}, tokens a step": _of(lengths, name)["length"].map("{:.2f}".format) for name in VERSIONS}
     faster = {name: _of(gains, name)["estimate"] for name in VERSIONS} if len(gains) else {}
@@ -24,7 +27,10 @@ def _of(table: pd.DataFrame, version: str) -> pd.DataFrame:
 
 
 def told(table: pd.DataFrame) -> str:
-    """Of `versions.lengths`: what the new version cost at each load, and what retraining brought back."""
+    """List of what the new version cost at each load, and what retraining brought back.
+
+    Made from `versions.lengths`.
+    """
     if table.empty:
         return NOT_MEASURED
     return "\n".join(_told(str(load), cell) for load, cell in table.groupby("load", sort=False))
@@ -48,7 +54,7 @@ def _told(load: str, cell: pd.DataFrame) -> str:
 
 
 def monitors(table: pd.DataFrame) -> pd.DataFrame:
-    """Of `drift.rollouts`, as a page shows it."""
+    """Table of `drift.rollouts`, as a page shows it."""
     none = table["fired"] == 0
     return pd.DataFrame(
         {
@@ -62,7 +68,7 @@ def monitors(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def rollout(table: pd.DataFrame) -> str:
-    """Of `drift.rollouts`: which monitors saw the new version in the counters."""
+    """Sentences on which monitors saw the new version in the counters, from `drift.rollouts`."""
     if table.empty:
         return NO_ROLLOUT
     saw = table[table["fired"] == table["rollouts"]]

@@ -19,7 +19,7 @@ INHERITED = ("VLLM_", "OMP_", "KMP_", "CUDA_VISIBLE_DEVICES", "NEURON_")
 
 
 PLAYING_WORKER = "specbook.engine.vllm.synthetic_cpu.Worker"
-"""Of the CPU build, whose sampler cannot play acceptance."""
+"""Worker class for the CPU build, whose sampler cannot play acceptance."""
 SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
 

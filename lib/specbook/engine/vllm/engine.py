@@ -37,7 +37,7 @@ class Vllm:
         return command.line(target, speculation, port)
 
     def environment(self, target: Target, speculation: Speculation | None) -> dict[str, str]:
-        """Of a server on what the build computes on."""
+        """Environment variables of a server on the device that the build computes on."""
         return command.environment(target, speculation, self.build().device)
 
     def counters(self, text: str) -> Counters:

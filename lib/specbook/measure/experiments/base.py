@@ -28,7 +28,7 @@ class Work(NamedTuple):
     """What an experiment is about to do, as far as its time hangs on it."""
 
     starts: int
-    """Of servers."""
+    """Number of server starts."""
     points: Sequence[Point]
     """Its windows, or their parts, as a sweep would ask for them."""
 

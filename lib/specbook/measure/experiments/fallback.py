@@ -21,7 +21,7 @@ from specbook.stats.monitors import Growth
 
 ARMS: tuple[ArmName, ...] = get_args(ArmName)
 NAMES = ("drafting", "plain")
-"""Of the two servers."""
+"""Names of the two servers."""
 
 
 class FallbackEpisodes(Frozen):
@@ -35,7 +35,7 @@ class FallbackEpisodes(Frozen):
     traffic: Phases
     repeats: int = Field(ge=1)
     variables: Mapping[Literal["drafting", "plain"], Mapping[str, str]] = Field(default_factory=dict)
-    """Of each server's environment: two on one machine may want a processor each."""
+    """Variables for each server's environment: two on one machine may want a processor each."""
     seed: int = 0
 
     @model_validator(mode="after")

@@ -32,7 +32,7 @@ class Asked(Frozen):
     concurrency: tuple[int, ...] = Field(min_length=1)
     turns: int = Field(ge=1)
     requests_per_sequence: int = Field(ge=1)
-    """Of a turn, for each sequence of the batch."""
+    """Number of requests in a turn, for each sequence of the batch."""
     max_tokens: int = Field(ge=2)
 
     def phases(self, batch: int) -> Phases:

@@ -27,9 +27,9 @@ class Options(Frozen):
 
     name: Name
     extra_args: tuple[str, ...] = ()
-    """Of its command line."""
+    """Arguments for its command line."""
     variables: dict[str, str] = Field(default_factory=dict)
-    """Of its environment."""
+    """Variables for its environment."""
 
 
 class Asked(Frozen):
