@@ -150,7 +150,7 @@ def test_what_a_campaign_measured_is_packed_when_it_ends(world, tmp_path):
     world.interrupts_at = None
     campaign.measure([a_plan()])
     assert [*tmp_path.rglob("run-*")] == []
-    assert len([*tmp_path.rglob("pack-*.jsonl")]) == 1
+    assert len([*tmp_path.rglob("pack-*.jsonl.gz")]) == 1
     assert len(records.load()) == 8
 
 
