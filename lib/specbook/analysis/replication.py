@@ -7,20 +7,6 @@ import pandas as pd
 from specbook.analysis import speedup
 from specbook.records.run import RunRecord
 
-BESIDE = ("load", "domain", "label", "first", "again")
-
-
-def beside(first: Iterable[RunRecord], again: Iterable[RunRecord]) -> pd.DataFrame:
-    """The speed-ups of each arm that two campaigns have at the same load and domain.
-
-    Columns: load, domain, label, and the estimates `first` and `again`.
-    """
-    on = ["load", "domain", "label", "method"]
-    first_table, again_table = (speedup.speedups(runs)[[*on, "estimate"]] for runs in (first, again))
-    both = first_table.merge(again_table, on=on)
-    both = both[both["method"] != "baseline"].rename(columns={"estimate_x": "first", "estimate_y": "again"})
-    return both[list(BESIDE)]
-
 
 def of(best: pd.Series, shown: Iterable[RunRecord], kept: Iterable[RunRecord]) -> pd.DataFrame:
     """Rows of `speedups` of the arm, load, domain and weights of `best`, in `kept` but not in `shown`."""

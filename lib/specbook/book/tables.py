@@ -44,26 +44,6 @@ def beside_loops(table: pd.DataFrame) -> pd.DataFrame:
     return _indexed(columns, ["load", "domain"])
 
 
-def beside(table: pd.DataFrame) -> pd.DataFrame:
-    """Table of `replication.beside`: both campaigns' speed-ups, and whether their intervals meet."""
-    first, again = table["first"], table["again"]
-    columns = {
-        "load": table["load"], "domain": table["domain"], "arm": table["label"],
-        "first": [one.span("×") for one in first], "again": [one.span("×") for one in again],
-        "n, again": [one.counted for one in again],
-        "again within the first interval": [_within(*both) for both in zip(first, again, strict=True)],
-    }  # fmt: skip
-    return _indexed(columns, ["load", "domain"])
-
-
-def _within(first: Estimate, again: Estimate) -> str:
-    if first.low is None or first.high is None:
-        return "no interval"
-    return (
-        "yes" if first.low <= again.value <= first.high else "higher" if again.value > first.high else "lower"
-    )
-
-
 def overview(table: pd.DataFrame, named: bool = False) -> pd.DataFrame:
     """Table of speed ratios and both speeds in tokens/s, loads side by side.
 

@@ -1,14 +1,10 @@
 """What the figures of drafting methods held against each other show, in words."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 
-from specbook.analysis import summaries
 from specbook.analysis.prediction import AVERAGED
 from specbook.book.remarks.words import count, ends, listed, of, percent
-from specbook.records.run import RunRecord
 
 CLOSE = 0.1
 """Lead of one method over another that noise may turn around."""
@@ -208,21 +204,4 @@ def brought(table: pd.DataFrame) -> str:
     return (
         "Tokens a step over what the step costs, in the shortest step that a baseline took with any of the "
         f"options (computed, times taken apart, no interval): {'; '.join(said)}."
-    )
-
-
-def full_batches(again: Sequence[RunRecord], both: pd.DataFrame) -> str:
-    """How full the windows of a second campaign were, where, and how often it agrees with the first."""
-    if both.empty:
-        return "These methods have not been measured in full batches yet."
-    least = summaries.concurrency(again)["share"].min()
-    within = sum(
-        row.first.low <= row.again.value <= row.first.high
-        for row in both.itertuples() if row.first.low is not None
-    )  # fmt: skip
-    found = summaries.hosts(again)
-    return (
-        f"Measured again on {count(len(found), 'host')}, {listed(found['first'])}. The least mean "
-        f"concurrency of a window is {percent(least)} of its batch. {within} of {len(both)} speed-ups lie "
-        "within the first campaign's intervals."
     )
