@@ -32,12 +32,3 @@ def test_only_the_same_arm_of_the_same_weights_is_a_replication(monkeypatch, tmp
     found = replication.of(best, shown, [*shown, *others])
     assert found["speedup"].tolist() == [pytest.approx(2.5)]
     assert replication.of(best, shown, shown).empty
-
-
-def test_two_campaigns_stand_side_by_side_where_both_have_the_arm(monkeypatch, tmp_path):
-    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
-    first = campaign(300.0, day=1) + campaign(200.0, day=2, num_requests=5, domain="chat")
-    (both,) = replication.beside(first, campaign(250.0, day=3, num_requests=8)).itertuples()
-    assert (both.load, both.domain, both.label) == ("batch 1", "json", "EAGLE-3 K=5")
-    assert (both.first.value, both.again.value) == (pytest.approx(3.0), pytest.approx(2.5))
-    assert replication.beside(first, []).empty
