@@ -3,9 +3,9 @@
 import numpy as np
 
 from specbook import records
-from specbook.plan import Chapter
-from specbook.plan.chapter import Experiment
-from specbook.records.drifted import Arm, Drifted, Episode, FallenBack, Readings, Requests, Switched
+from specbook.config import Chapter
+from specbook.config.chapter import Experiment
+from specbook.records.drift_results import Arm, Drifted, Episode, FallenBack, Readings, Requests, Switched
 from specbook.records.experiment import ExperimentRecord
 from synthetic import HARDWARE, ORIGIN, START
 

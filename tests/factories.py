@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from specbook import records
-from specbook.plan.schema import Load, Point, Speculation, Target, Traffic
+from specbook.config.schema import Load, Point, Speculation, Target, Traffic
 from specbook.records.origin import Hardware, Provenance
 from specbook.records.run import (
     Measurement,

@@ -1,13 +1,13 @@
 """Made-up results of the experiments with a mixture of experts, written as records of a plan."""
 
 from specbook import records
-from specbook.plan import Chapter
-from specbook.plan.chapter import Experiment
-from specbook.plan.schema import Frozen
+from specbook.config import Chapter
+from specbook.config.chapter import Experiment
+from specbook.config.schema import Frozen
 from specbook.records.experiment import ExperimentRecord
-from specbook.records.mixture import ExpertsTouched, NoisyDomain, NoisyRouter, Touched
+from specbook.records.moe_results import ExpertsTouched, NoisyDomain, NoisyRouter, Touched
 from specbook.records.run import SpecDecodeCounters
-from specbook.records.stepped import Stepped, Variant
+from specbook.records.step_results import Stepped, Variant
 from specbook.stats import experts, wilson
 from specbook.stats.estimate import Estimate
 from synthetic import HARDWARE, ORIGIN, START

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from specbook import ask
+from specbook.cli import ask
+from specbook.config.profiles import Profile
+from specbook.config.schema import Speculation, Target
 from specbook.engine import counters
 from specbook.engine.base import Build
 from specbook.engine.client import Client
-from specbook.engine.vllm.counters import read
 from specbook.engine.vllm.engine import Vllm
+from specbook.engine.vllm.prometheus import read
 from specbook.errors import EngineError
-from specbook.plan.profiles import Profile
-from specbook.plan.schema import Speculation, Target
 from specbook.records.run import SpecDecodeCounters
 
 DATA = Path(__file__).parent / "data"

@@ -8,14 +8,15 @@ from typer.testing import CliRunner
 
 import factories
 from pocket import train
-from specbook import ask, cli, doctor, plan, records
-from specbook.book import render
-from specbook.cli import app
+from specbook import config, records
+from specbook.bench import campaign, experiments, preview, provenance
+from specbook.cli import ask, doctor, main
+from specbook.cli.main import app
+from specbook.config import profiles
 from specbook.engine import running
 from specbook.engine import server as engine_server
 from specbook.errors import EngineError
-from specbook.measure import campaign, experiments, preview, provenance
-from specbook.plan import profiles
+from specbook.report import render
 
 COMMANDS = ("doctor", "run", "book", "check", "pack", "probe", "readme", "serve", "skill", "ask", "train")
 
@@ -166,11 +167,11 @@ def test_a_head_that_was_not_trained_yet_is_left_out_and_said_before_anything_st
         train, "missing", lambda models, report: {head: "train it first"} if head in [*models] else {}
     )
     monkeypatch.setattr(campaign, "measure", measure)
-    monkeypatch.setattr(cli, "_complain", lambda label, text: said.append(f"{label} {text}"))
+    monkeypatch.setattr(main, "_complain", lambda label, text: said.append(f"{label} {text}"))
     assert invoke("run", "04").exit_code == 1
     assert set(said) == {f"left out: {head}: train it first"}
     (chapter,) = kept
-    whole = plan.load("04_domain_drift", "cpu", "full")
+    whole = config.load("04_domain_drift", "cpu", "full")
     assert head in whole.models()
     assert head not in chapter.models()
     assert len(chapter.sweeps) == len(whole.sweeps)
@@ -189,8 +190,8 @@ def test_a_chapter_on_kubernetes_needs_a_cluster_and_says_which(monkeypatch, pro
 def test_all_chapters_but_the_one_without_its_cluster_are_measured(monkeypatch):
     kept = []
     monkeypatch.setattr(train, "make_copies", lambda models, report: {})
-    found = experiments.base._REGISTRY["cluster"]._replace(lacking=lambda: "no cluster here")
-    monkeypatch.setitem(experiments.base._REGISTRY, "cluster", found)
+    found = experiments.registry._REGISTRY["cluster"]._replace(lacking=lambda: "no cluster here")
+    monkeypatch.setitem(experiments.registry._REGISTRY, "cluster", found)
     monkeypatch.setattr(campaign, "measure", lambda plans, since, **_: kept.extend(plans) or [])
     result = invoke("run", "all")
     assert result.exit_code == 1
@@ -208,7 +209,7 @@ def test_a_dry_run_says_what_is_lacking_and_counts_it_all_the_same(monkeypatch):
     result = invoke("run", "04", "--dry-run")
     assert result.exit_code == 0
     assert "left out: models/x: train it first" in result.stderr
-    assert said == [plan.load("04_domain_drift", "cpu", "full")]
+    assert said == [config.load("04_domain_drift", "cpu", "full")]
 
 
 def test_a_head_past_its_training_is_measured_and_warned_of_once(monkeypatch):
@@ -248,7 +249,7 @@ def test_dry_run_starts_nothing_and_prints_commands_that_a_shell_understands(mon
     result = invoke("run", "all", "--group", "quick", "--dry-run")
     assert result.exit_code == 0, result.output
     commands = [line for line in result.output.splitlines() if "vllm.entrypoints" in line]
-    plans = [plan.load(name, "cpu", "quick") for name in plan.chapters(["all"], "cpu")]
+    plans = [config.load(name, "cpu", "quick") for name in config.chapters(["all"], "cpu")]
     arms = {repr(arm): arm for one in plans for sweep in one.parts() for arm in sweep.arms()}
     assert len(commands) == len(arms)  # the baseline is shared between the chapters
     drafting = [command for command in commands if "--speculative-config '{" in command]
@@ -274,7 +275,7 @@ def test_book_measures_the_quick_plan_and_replays_the_full_one(monkeypatch, argu
     result = invoke("book", *arguments)
     assert (result.exit_code, bool(calls)) == (0, measured), result.output
     for plans in calls:  # and of chapters that the quick book replays, nothing
-        assert all(plan.in_book(one.chapter, "cpu", one.group) == one.group for one in plans)
+        assert all(config.in_book(one.chapter, "cpu", one.group) == one.group for one in plans)
     assert "index.html" in result.output
 
 
@@ -412,8 +413,8 @@ def test_ask_takes_the_url_of_a_server_that_runs(monkeypatch):
 
 
 def test_run_hands_your_own_model_and_prompts_to_the_plan(monkeypatch):
-    given, planned = [], plan.load("02_eagle3", "cpu", "quick")
-    monkeypatch.setattr(plan, "load", lambda *_, **own: given.append(own) or planned)
+    given, planned = [], config.load("02_eagle3", "cpu", "quick")
+    monkeypatch.setattr(config, "load", lambda *_, **own: given.append(own) or planned)
     monkeypatch.setattr(campaign, "measure", lambda plans, since, **_: [])
     own = ("--target", "m", "--draft", "ngram", "--draft", "h", "--prompts", "p.jsonl")
     more = ("--set", "target.dtype=auto", "--set", "concurrency=[1, 4]")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from specbook import doctor
-from specbook.doctor import Check
+from specbook.cli import doctor
+from specbook.cli.doctor import Check
 
 
 def run() -> dict[str, Check]:

@@ -12,10 +12,10 @@ import yaml
 from nbformat.v4 import new_code_cell, new_notebook
 
 import synthetic
-from specbook import plan
-from specbook.book import render
-from specbook.measure import machine
-from specbook.plan import profiles
+from specbook import config
+from specbook.bench import machine_rule
+from specbook.config import profiles
+from specbook.report import render
 
 PROJECT = Path(__file__).parents[1]
 SWEEP = {
@@ -24,8 +24,8 @@ SWEEP = {
 }  # fmt: skip
 SMALL, LARGE = ({"name": name, "model": f"org/{name}", "max_model_len": 512} for name in ("small", "large"))
 KETTLE = """
-from specbook.measure.experiments import register
-from specbook.plan.schema import Frozen
+from specbook.bench.experiments import register
+from specbook.config.schema import Frozen
 
 class Fill(Frozen):
     litres: int
@@ -38,9 +38,9 @@ def run(parameters):
     return Boiled(minutes=3 * parameters.litres)
 """
 CELLS = """
-from specbook import plan as plans
+from specbook import config as plans
 from specbook.analysis import summaries
-from specbook.measure import campaign, experiments
+from specbook.bench import campaign, experiments
 plan = plans.from_notebook("09_new", globals())
 ---
 runs = campaign.run_or_replay(plan, source)
@@ -86,20 +86,20 @@ def add_a_chapter(project: Path) -> None:
     toc = project / "_toc.yml"
     last = "      - file: book/executed/02_eagle3\n"
     toc.write_text(toc.read_text().replace(last, f"{last}      - file: book/executed/09_new\n"))
-    (project / "lib/specbook/measure/experiments/kettle.py").write_text(KETTLE)
+    (project / "lib/specbook/bench/experiments/kettle.py").write_text(KETTLE)
 
 
 def test_a_chapter_of_two_targets_and_an_experiment_is_three_files_and_one(project):
     add_a_chapter(project)
-    assert "09_new" in plan.chapters(["all"], "cpu")
+    assert "09_new" in config.chapters(["all"], "cpu")
     assert "09_new" in render.chapters()
-    wanted = plan.load("09_new", "cpu", "quick")
+    wanted = config.load("09_new", "cpu", "quick")
     line = ("run", "09", "--group", "quick", "--dry-run")
-    said = python(project, "from specbook.cli import app; app()", *line)
+    said = python(project, "from specbook.cli.main import app; app()", *line)
     assert all(word in said for word in ("--model org/small", "--model org/large", "kettle (litres=2)"))
     synthetic.write(wanted)
     run = (
-        "from specbook import plan; from specbook.measure import experiments, hardware\n"
+        "from specbook import config as plan; from specbook.bench import experiments, hardware\n"
         "for record in experiments.measure(plan.load('09_new', 'cpu', 'quick'), hardware.detect()):\n"
         "    print(record.status)"
     )
@@ -115,9 +115,11 @@ def test_a_hardware_is_one_folder(project):
     (folder / "machine.yaml").write_text("kind: cpu\n")
     (folder / "profiles.yaml").write_text(yaml.safe_dump({"base": {"target": SMALL}}))
     body = {"hardware": "abacus", "group": "full", "source": "records"}
-    groups = {group: SWEEP | {"target": SMALL} for group in plan.GROUPS}
+    groups = {group: SWEEP | {"target": SMALL} for group in config.GROUPS}
     (folder / "01_baseline.yaml").write_text(yaml.safe_dump(body | groups))
-    assert plan.chapters(["all"], "abacus") == ["01_baseline"]
-    assert {point.target.name for point in plan.load("01_baseline", "abacus", "quick").points()} == {"small"}
+    assert config.chapters(["all"], "abacus") == ["01_baseline"]
+    assert {point.target.name for point in config.load("01_baseline", "abacus", "quick").points()} == {
+        "small"
+    }
     assert profiles.load("abacus/base").target.model == "org/small"
-    assert machine.load("abacus").fits(synthetic.HARDWARE)
+    assert machine_rule.load("abacus").fits(synthetic.HARDWARE)

@@ -10,18 +10,18 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LIB = ROOT / "lib" / "specbook"
 PACKAGES = sorted(path.parent.name for path in LIB.glob("*/__init__.py"))
-GROUND = {"console", "errors", "mistakes", "paths"}
-"""Modules beside the packages, under all of them; `ask`, `cli`, `doctor` and `probe` stand over them."""
+GROUND = {"console", "errors", "paths", "suggestions"}
+"""Modules beside the packages, under all of them; `cli` stands over them."""
 MAY_IMPORT = {
-    "methods": set(),
-    "plan": {"methods"},
-    "stats": {"plan"},
-    "records": {"plan", "stats"},
-    "engine": {"methods", "plan", "records"},
-    "measure": {"deploy", "engine", "methods", "plan", "records", "stats"},
-    "analysis": {"plan", "records", "stats"},
-    "book": {"analysis", "deploy", "measure", "plan", "records", "stats"},
+    "config": set(),
+    "stats": {"config"},
+    "records": {"config", "stats"},
+    "engine": {"config", "records"},
+    "bench": {"config", "deploy", "engine", "records", "stats"},
+    "analysis": {"config", "records", "stats"},
+    "report": {"analysis", "bench", "config", "deploy", "records", "stats"},
     "deploy": set(),
+    "cli": {"analysis", "bench", "config", "deploy", "engine", "records", "report", "stats"},
 }
 
 

@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from specbook.mistakes import explain, near
-from specbook.plan.plan import Plan
+from specbook.config.plan import Plan
+from specbook.suggestions import explain, near
 
 
 @pytest.mark.parametrize(

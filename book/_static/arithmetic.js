@@ -1,8 +1,8 @@
 // The calculator's arithmetic, and its settings as an address. Each function says which of the package it repeats;
-// tests/book/test_calculator_page.py holds them against each other. Nothing here touches the page.
+// tests/report/test_calculator_page.py holds them against each other. Nothing here touches the page.
 "use strict";
 (() => {
-  const MOST_POSITIONS = 32; // as specbook.plan.schema.Speculation
+  const MOST_POSITIONS = 32; // as specbook.config.schema.Speculation
   const SECONDS_PER_HOUR = 3600;
   const sum = (values) => values.reduce((total, value) => total + value, 0);
   const fail = (text) => {
@@ -52,7 +52,7 @@
     return api.output_usd + api.input_usd * inputPerOutput;
   }
 
-  // specbook.book.calculator.check
+  // specbook.report.calculator.check
   function check(s) {
     const number = (name, low, high) => {
       if (!(s[name] >= low && s[name] <= high)) fail(`${name} is ${s[name]}: it lies between ${low} and ${high}`);
@@ -87,7 +87,7 @@
     return s;
   }
 
-  // specbook.book.calculator.compute
+  // specbook.report.calculator.compute
   function compute(s) {
     const row = check(s).rows.find((one) => one.batch === s.batch);
     const tpot_ms = row.step_ms / speedup(s.joint, s.k, row, s.parallel);
@@ -114,7 +114,7 @@
     };
   }
 
-  // specbook.book.calculator.link
+  // specbook.report.calculator.link
   function link(s) {
     const rows = s.rows.map((row) => [row.batch, row.step_ms, row.verify, row.draft].join(":")).join(",");
     return (
@@ -123,7 +123,7 @@
     );
   }
 
-  // specbook.book.calculator.from_link; throws for what cannot be used, naming it
+  // specbook.report.calculator.from_link; throws for what cannot be used, naming it
   function fromLink(hash) {
     const given = new URLSearchParams(hash.replace(/^#/, ""));
     const text = (name) => given.get(name) ?? fail(`"${name}" is missing`);

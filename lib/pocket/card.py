@@ -12,7 +12,7 @@ from tabulate import tabulate
 
 from pocket import next_version, quality, study
 from specbook import paths
-from specbook.measure import provenance
+from specbook.bench import provenance
 from specbook.stats.estimate import Estimate
 
 RIGHT = re.compile(r"full_acc_(\d+)_epoch")

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from specbook import paths
-from specbook.plan.schema import Target
+from specbook.config.schema import Target
 
 DENSE = Target(
     name="pocket-dense", model="models/pocket-dense", max_model_len=512, max_num_seqs=32, execution="eager",

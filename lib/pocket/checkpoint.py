@@ -14,8 +14,8 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from specbook import paths
+from specbook.config.schema import Frozen
 from specbook.errors import ConfigError
-from specbook.plan.schema import Frozen
 
 FILE = "checkpoint.pt"
 

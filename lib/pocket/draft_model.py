@@ -10,7 +10,7 @@ from pocket import loop, outputs
 from pocket.outputs import OutputsRecipe
 from pocket.target import TargetRecipe
 from specbook import paths
-from specbook.plan.schema import Target
+from specbook.config.schema import Target
 
 
 class DraftModelRecipe(TargetRecipe, OutputsRecipe):

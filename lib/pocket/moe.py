@@ -10,7 +10,7 @@ from transformers.models.qwen3_moe.modeling_qwen3_moe import load_balancing_loss
 
 from pocket.loss import answer_loss, forward
 from pocket.target import TargetRecipe
-from specbook.measure.routing import routers
+from specbook.bench.moe_routing import routers
 
 NOT_TAKEN_OVER = {"architectures", "model_type", "dtype", "transformers_version"}
 """Keys of the dense model's configuration that the mixture does not take over."""

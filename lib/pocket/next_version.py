@@ -21,8 +21,8 @@ from pocket import checkpoint
 from pocket.corpus import DOMAINS, UNSEEN
 from pocket.quantize import LINEAR, WEIGHTS, copied
 from pocket.target import TargetRecipe
+from specbook.bench import provenance
 from specbook.errors import ConfigError
-from specbook.measure import provenance
 
 FILE = "difference.safetensors"
 NARROW = re.compile(r"(.+)\.parametrizations\.weight\.0\.(up|down)")

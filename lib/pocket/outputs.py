@@ -15,11 +15,11 @@ from transformers import AutoModelForCausalLM
 
 from pocket.corpus import DOMAINS, train_examples
 from pocket.loss import fast_bfloat16
+from specbook.bench import moe_routing, provenance
+from specbook.bench.greedy import answers
+from specbook.config.schema import Frozen, Target
 from specbook.engine.server import Server
 from specbook.errors import ConfigError
-from specbook.measure import provenance, routing
-from specbook.measure.greedy import answers
-from specbook.plan.schema import Frozen, Target
 
 PROMPT_SEED = 777
 """Not a seed the target was trained with: new problems, and new cuts and wordings of the rest."""
@@ -88,7 +88,7 @@ def hidden_states(
 ) -> Path:
     """What a head reads and must predict, in the form `speculators` trains from.
 
-    `router_noise` is added to a mixture's routers meanwhile; see `measure.routing.disturb`. What `out` holds
+    `router_noise` is added to a mixture's routers meanwhile (`bench.moe_routing.disturb`). What `out` holds
     of the same outputs and layers is kept, for a training that goes on and for a study's next head.
 
     Writes a `datasets` folder of `input_ids`, `loss_mask`, `seq_len` and, per sample i,
@@ -104,7 +104,7 @@ def hidden_states(
     if mark.is_file() and mark.read_text() == made_of:
         return out
     model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=dtype).eval()
-    routing.disturb(model, router_noise)
+    moe_routing.disturb(model, router_noise)
     last = model.config.num_hidden_layers - 1
     if not all(1 <= k <= last for k in layer_ids):
         raise ConfigError(f"target_layer_ids {tuple(layer_ids)}: this target's are 1 to {last}")

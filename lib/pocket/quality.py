@@ -7,10 +7,10 @@ from typing import Any
 
 from pocket.corpus import DOMAINS
 from specbook import paths
+from specbook.bench.answer_checkers import check, loops
+from specbook.bench.greedy import Answer, answers
+from specbook.config.schema import Frozen, Target
 from specbook.engine.server import Server
-from specbook.measure.checkers import check, loops
-from specbook.measure.greedy import Answer, answers
-from specbook.plan.schema import Frozen, Target
 from specbook.stats import wilson
 from specbook.stats.estimate import Estimate
 

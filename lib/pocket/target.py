@@ -14,7 +14,7 @@ from pocket import checkpoint
 from pocket.corpus import DOMAINS, train_examples
 from pocket.loss import weighted_loss
 from pocket.tokenizer import END, PAD, VOCAB_SIZE, train_tokenizer
-from specbook.plan.schema import Frozen
+from specbook.config.schema import Frozen
 
 
 class TargetRecipe(Frozen):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from pocket.catalogue import COPIES, DENSE, MOE, NEXT, NOISE, noise_head, untrained
 from specbook import paths
+from specbook.config.schema import Target, digest
 from specbook.errors import ConfigError
-from specbook.mistakes import near
-from specbook.plan.schema import Target, digest
+from specbook.suggestions import near
 
 if TYPE_CHECKING:
     from pocket.draft import HeadRecipe
@@ -89,7 +89,7 @@ def _target(device: str, report: Callable[[str], None]) -> None:
 
 def _moe(device: str, report: Callable[[str], None]) -> None:
     from pocket.moe import MoeRecipe
-    from specbook.measure import provenance
+    from specbook.bench import provenance
 
     start = provenance.model_sha256(DENSE.model, DENSE.revision)
     _trained(MOE, MoeRecipe(start=DENSE.model, start_sha256=start), device, report)
@@ -98,7 +98,7 @@ def _moe(device: str, report: Callable[[str], None]) -> None:
 def _next(device: str, report: Callable[[str], None]) -> None:
     from pocket import quality
     from pocket.next_version import NextRecipe
-    from specbook.measure import provenance
+    from specbook.bench import provenance
 
     recipe = NextRecipe(start_sha256=provenance.model_sha256(DENSE.model, DENSE.revision))
     folder = _learnt(NEXT, recipe, device, report)
@@ -239,7 +239,7 @@ def _head(served: Target, recipe: "HeadRecipe", out: Path, report: Callable[[str
 
 def _made(served: Target, recipe: "HeadRecipe", out: Path) -> str:
     """Names a head by all that decided it, and by what came of it."""
-    from specbook.measure import provenance
+    from specbook.bench import provenance
 
     models = served.model, recipe.start or "", str(out)
     weights = [provenance.model_sha256(model, None) for model in models]

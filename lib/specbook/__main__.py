@@ -1,5 +1,5 @@
 """`python -m specbook`: the command line where nothing is installed and PYTHONPATH says where it lies."""
 
-from specbook.entry import main
+from specbook.cli.entry import main
 
 main()

@@ -6,9 +6,9 @@ import pytest
 
 from factories import counters, eagle3, failed_run, point, rows, write_run
 from specbook.analysis import acceptance
-from specbook.book.remarks import drift as remarks
 from specbook.errors import RecordError
 from specbook.records.run import SpecDecodeCounters
+from specbook.report.text import drift_text as remarks
 
 NOTHING = SpecDecodeCounters(
     num_drafts=0, num_draft_tokens=0, num_accepted_tokens=0, num_accepted_tokens_per_pos=(0, 0)

@@ -4,8 +4,9 @@ import pytest
 
 from factories import eagle3, point, rows, target, write_run
 from specbook.analysis import answers
-from specbook.book import sentences, tables
 from specbook.errors import RecordError
+from specbook.report import tables
+from specbook.report.text import answers_text
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +48,7 @@ def test_a_baseline_of_another_mode_is_a_control_and_never_the_reference():
     assert got["speculation", "EAGLE-3 K=5"].estimate.value == 0.75
     assert got["mode", "baseline"].estimate.value == 0.25
     assert ("restart", "baseline") not in got
-    assert "There is no control in the same execution mode" in sentences.answers(
+    assert "There is no control in the same execution mode" in answers_text.answers(
         answers.shares(answers.pairs(runs))
     )
 
@@ -84,7 +85,7 @@ def test_the_table_names_the_arm_that_parts_most_and_the_sentence_says_how_much(
     assert row["with speculation"].startswith("75.0 % [")
     assert row["with speculation"].endswith(", EAGLE-3 K=7")
     assert row["control: restarted"].startswith("100 % [")
-    told = sentences.answers(answers.shares(pairs))
+    told = answers_text.answers(answers.shares(pairs))
     assert "Of 8 stored answers with speculation, at batch 1, 75.0 % to 100 % are those" in told
     assert (
         "EAGLE-3 K=7 (compiled) parts most often, at batch 1: 75.0 % (95 % interval 30.1 % to 95.4 %" in told
@@ -92,13 +93,13 @@ def test_the_table_names_the_arm_that_parts_most_and_the_sentence_says_how_much(
 
 
 def test_where_none_parts_the_sentence_tells_how_much_doubt_is_left():
-    told = sentences.answers(answers.shares(answers.pairs([run("aaaa"), run("aaaa", eagle3())])))
+    told = answers_text.answers(answers.shares(answers.pairs([run("aaaa"), run("aaaa", eagle3())])))
     assert "None parts; the widest doubt is at batch 1 (95 % interval 51.0 % to 100 %, n=4 prompts)." in told
 
 
 def test_without_a_pair_the_sentence_says_so():
     alone = answers.shares(answers.pairs([run("aaaa"), run("aaaa", eagle3(), execution="eager")]))
-    assert sentences.answers(alone).startswith("No answers can be compared")
+    assert answers_text.answers(alone).startswith("No answers can be compared")
 
 
 def test_a_hundred_percent_is_shown_only_where_nothing_is_missing():

@@ -2,7 +2,7 @@ import pandas as pd
 
 from factories import point, rows, write_run
 from specbook.analysis import arrivals
-from specbook.plan.schema import Load
+from specbook.config.schema import Load
 
 
 def test_saturation_is_the_highest_rate_without_a_queue():

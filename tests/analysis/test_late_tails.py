@@ -4,9 +4,9 @@ import pandas as pd
 import pytest
 
 import factories
-from specbook.analysis import late, latency, summaries, tail
-from specbook.book.remarks import speculation as remarks
-from specbook.book.remarks import streams
+from specbook.analysis import latency, stream_stalls, summaries, tail
+from specbook.report.text import speculation_text as remarks
+from specbook.report.text import stream_text
 from specbook.stats import percentiles
 
 N = 500
@@ -60,7 +60,7 @@ def test_one_late_first_chunk_decides_nothing():
 
 
 def test_they_are_counted_and_placed():
-    found = late.found(summaries.pooled_requests(runs(10)))
+    found = stream_stalls.found(summaries.pooled_requests(runs(10)))
     assert (found.count, found.requests, found.whole) == (30, 6 * N, 30)
     assert (found.worst, found.worst_count, found.worst_requests) == (
         "baseline (compiled) at batch 1", 30, 3 * N,
@@ -77,4 +77,4 @@ def test_they_are_counted_and_placed():
     ],
 )
 def test_the_cause_is_said_as_far_as_it_is_known(count, slower, said):
-    assert said in streams.late_chunks(runs(count, slower))
+    assert said in stream_text.late_chunks(runs(count, slower))

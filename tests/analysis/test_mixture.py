@@ -3,7 +3,7 @@
 import pytest
 
 import factories
-from specbook.analysis import mixture
+from specbook.analysis import moe_tables
 
 ARMS = {None: 1.0, 1: 0.8, 3: 0.9, 5: 3.0}
 """Speed on the mixture by K, over the baseline's; the dense target lacks K = 5."""
@@ -30,7 +30,7 @@ def measured(tmp_path, monkeypatch):
 
 
 def test_each_target_stands_at_the_best_of_the_arms_that_both_have(measured):
-    (row,) = mixture.beside(
+    (row,) = moe_tables.beside(
         measured("moe", ARMS), measured("dense", {None: 1.0, 1: 1.5, 3: 1.2})
     ).itertuples()
     assert (row.moe_arm, row.dense_arm) == ("EAGLE-3 K=3", "EAGLE-3 K=1")
@@ -42,14 +42,14 @@ def test_each_target_stands_at_the_best_of_the_arms_that_both_have(measured):
 
 def test_what_the_mixture_gains_more_is_said_only_beyond_both_intervals(measured):
     slow = measured("dense", {None: 1.0, 5: 2.0})
-    (row,) = mixture.beside(measured("moe", ARMS), slow).itertuples()
+    (row,) = moe_tables.beside(measured("moe", ARMS), slow).itertuples()
     assert row.ahead
     assert not row.lost
-    (once,) = mixture.beside(measured("moe", ARMS, restarts=1), slow).itertuples()
+    (once,) = moe_tables.beside(measured("moe", ARMS, restarts=1), slow).itertuples()
     assert not once.ahead
 
 
 def test_targets_without_a_common_arm_stand_beside_nothing(measured):
     moe = measured("moe", ARMS)
-    assert mixture.beside(moe, measured("dense", {None: 1.0, 8: 2.0})).empty
-    assert mixture.beside(moe, []).empty
+    assert moe_tables.beside(moe, measured("dense", {None: 1.0, 8: 2.0})).empty
+    assert moe_tables.beside(moe, []).empty

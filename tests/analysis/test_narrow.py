@@ -6,9 +6,9 @@ import pytest
 
 import factories
 import synthetic
-from specbook import plan
-from specbook.analysis import narrow
-from specbook.book import memory_page
+from specbook import config
+from specbook.analysis import quantization
+from specbook.report import memory_page
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def runs(tmp_path, monkeypatch):
 
 
 def test_speeds_are_held_against_each_other_in_one_round(runs):
-    table = narrow.table(runs).set_index("target")
+    table = quantization.table(runs).set_index("target")
     assert table.loc["wide", "against"] is None
     assert table.loc["narrow", "against"].value == pytest.approx(1.5)
     assert table.loc["narrow", "against"].low == pytest.approx(1.5, rel=1e-3)  # the rounds' moods cancel
@@ -42,7 +42,7 @@ def test_what_shares_no_round_is_not_compared(runs):
         run if run.point.target.name == "wide" else run.model_copy(update={"round": factories.Round(id="x")})
         for run in runs
     ]
-    assert narrow.table(apart)["against"].isna().all()
+    assert quantization.table(apart)["against"].isna().all()
 
 
 def test_the_page_says_that_nothing_was_measured(tmp_path, monkeypatch):
@@ -53,7 +53,7 @@ def test_the_page_says_that_nothing_was_measured(tmp_path, monkeypatch):
 
 def test_a_precision_without_records_is_named_below_the_others(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
-    for sweep in plan.load(*memory_page.NARROWED).parts()[:2]:
+    for sweep in config.load(*memory_page.NARROWED).parts()[:2]:
         synthetic.write(sweep)
     said = memory_page.measured()
     assert "| pocket-dense-int8 |" in said
@@ -66,7 +66,7 @@ def test_right_answers_are_those_of_the_requests_each_prompt_once(tmp_path, monk
     rows = {"p0": {"check": {"kind": "math_exact", "answer": 7}, "domain": "math"}}
     rows |= {"p1": {**rows["p0"]}, "p2": {"check": {"kind": "unknown"}, "domain": "math"}}
     known = [SimpleNamespace(id=name, row=row) for name, row in rows.items()]
-    monkeypatch.setattr(memory_page.prompts, "of", lambda traffic: known)
+    monkeypatch.setattr(memory_page.prompt_files, "of", lambda traffic: known)
     monkeypatch.setattr(memory_page.provenance, "prompts_sha256", lambda traffic: today)
     answers = factories.rows(4).assign(text=["#### 7", "#### 8", "#### 7", "#### 7"])
     answers.loc[3, ["prompt_id", "error"]] = ["p1", "timed out"]
@@ -83,9 +83,9 @@ def test_right_answers_are_those_of_the_requests_each_prompt_once(tmp_path, monk
 
 
 def test_an_appendix_is_measured_by_name_only():
-    assert plan.chapters(["appendix_quantization"], "cpu") == ["appendix_quantization"]
-    assert "appendix_quantization" not in plan.chapters(["all"], "cpu")
-    found = plan.load("appendix_quantization", "cpu", "full")
+    assert config.chapters(["appendix_quantization"], "cpu") == ["appendix_quantization"]
+    assert "appendix_quantization" not in config.chapters(["all"], "cpu")
+    found = config.load("appendix_quantization", "cpu", "full")
     assert [sweep.target.name for sweep in found.sweeps] == [
         "pocket-dense", "pocket-dense-int8", "pocket-dense-int4",
     ]  # fmt: skip

@@ -3,10 +3,10 @@
 import pytest
 
 import factories
-from specbook.analysis import played
-from specbook.plan.chapter import Experiment
+from specbook.analysis import break_even
+from specbook.config.chapter import Experiment
 from specbook.records.experiment import ExperimentRecord
-from specbook.records.played import Arm, Pair, Played
+from specbook.records.synthetic_acceptance_results import Arm, Pair, Played
 
 STRONG, WEAK = (0.9, 0.8, 0.7), (0.5, 0.2, 0.1)
 
@@ -38,7 +38,7 @@ def runs(price=2.0, restarts=3):
 
 
 def test_the_price_is_one_for_all_rates_and_the_gain_is_length_over_price():
-    (row,) = played.map_of(runs()).itertuples()
+    (row,) = break_even.map_of(runs()).itertuples()
     assert (row.load, row.concurrency, row.method, row.num_speculative_tokens) == ("batch 1", 1, "EAGLE-3", 3)
     assert row.step_s == pytest.approx(0.01, rel=0.01)
     assert row.price.value == pytest.approx(2.0, rel=0.01)
@@ -52,12 +52,12 @@ def test_the_price_is_one_for_all_rates_and_the_gain_is_length_over_price():
 
 def test_batches_are_rows_and_an_arm_without_a_baseline_has_none():
     both = [*runs(), *(arm(rates, 3.0 if rates else 1.0, 0, batch=8) for rates in (None, STRONG))]
-    table = played.map_of(both)
+    table = break_even.map_of(both)
     assert list(table["concurrency"]) == [1, 8]
     assert table["price"].iloc[1].low is None  # of one restart there is no interval
-    assert played.map_of([]).empty
-    assert played.map_of([arm(STRONG, 2.0, 0)]).empty
-    assert list(played.map_of([*runs(), arm(STRONG, 2.0, 0, batch=8)])["concurrency"]) == [1]
+    assert break_even.map_of([]).empty
+    assert break_even.map_of([arm(STRONG, 2.0, 0)]).empty
+    assert list(break_even.map_of([*runs(), arm(STRONG, 2.0, 0, batch=8)])["concurrency"]) == [1]
 
 
 def test_played_is_held_against_real_turn_by_turn():
@@ -75,7 +75,7 @@ def test_played_is_held_against_real_turn_by_turn():
         experiment=asked, hardware=factories.HARDWARE, provenance=factories.PROVENANCE,
         result=result.model_dump(mode="json"),
     )  # fmt: skip
-    (row,) = played.beside([(record, result)]).itertuples()
+    (row,) = break_even.beside([(record, result)]).itertuples()
     assert (row.method, row.domain, row.concurrency) == ("EAGLE-3 K=1", "json", 8)
     assert (row.set_length, row.real_length, row.played_length) == (1.5, 1.5, 1.52)
     assert row.step.value == pytest.approx(1.1)

@@ -7,9 +7,9 @@ import pytest
 from clusters import N, made
 from specbook import paths
 from specbook.analysis import scaling
+from specbook.bench.cluster_timeline import SIGNALS
 from specbook.deploy.objects import find
 from specbook.deploy.render import render
-from specbook.measure.cluster_timeline import SIGNALS
 from specbook.records.cluster_run import Performed
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import factories
-from specbook import plan
-from specbook.analysis import doubts, hosting, spending
-from specbook.plan.cost import Objective
-from specbook.plan.prompts import Prompt
+from specbook import config
+from specbook.analysis import api_prices, sensitivity, token_cost
+from specbook.config.pricing import Objective
+from specbook.config.prompt_files import Prompt
 from specbook.records import published
 
 PRICE = 3.6
@@ -34,20 +34,20 @@ def results(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPECBOOK_RESULTS", str(folder))
 
 
-def cost_plan(**changes) -> plan.CostPlan:
+def cost_plan(**changes) -> config.CostPlan:
     fields = {
         "of": ["02_eagle3"], "usd_per_hour": PRICE, "utilisation": 0.5, "utilisation_range": [0.25, 1.0],
         "slos": {"strict": {"ttft_s": 0.1, "tpot_s": 0.02}, "loose": {"ttft_s": 1, "tpot_s": 1}},
     }  # fmt: skip
     body = {"experiment": "cost", "full": fields | changes}
-    return plan.build("08_x", body, hardware="cpu", group="full", overrides={})
+    return config.build("08_x", body, hardware="cpu", group="full", overrides={})
 
 
 def test_a_drain_does_not_count_as_time_that_is_paid_for():
     run = factories.write_run(factories.point(concurrency=8), 400.0, requests=FAST, run_id="drained")
     full = run.measurement.model_copy(update={"steady_output_tokens_per_s": 500.0, "steady_s": 1.0})
     whole, steady = (
-        spending.windows([run.model_copy(update={"measurement": found})]).iloc[0]
+        token_cost.windows([run.model_copy(update={"measurement": found})]).iloc[0]
         for found in (run.measurement, full)
     )
     assert whole["output_tokens"] / whole["seconds"] == pytest.approx(400)
@@ -89,54 +89,54 @@ def row(table, load, kind):
 
 
 def test_a_rate_is_all_tokens_over_all_seconds(runs):
-    found = row(spending.rates(runs), "batch 1", spending.BASELINE)
+    found = row(token_cost.rates(runs), "batch 1", token_cost.BASELINE)
     middle = 2 / (1 / 125 + 1 / 100)  # two domains of as many tokens each
     assert found.output.value == pytest.approx(middle * 1.02, rel=1e-3)
     assert found.output.low < found.output.value < found.output.high
     assert (found.output.n, found.n, found.enough) == (5, 120, False)
     assert found.label == "baseline"
-    assert row(spending.rates(runs), "batch 1", spending.SPECULATING).label == "EAGLE-3 K=5"
+    assert row(token_cost.rates(runs), "batch 1", token_cost.SPECULATING).label == "EAGLE-3 K=5"
 
 
 def test_a_restart_that_lacks_a_domain_is_left_out(runs):
     lacking = [run for run in runs if (run.point.restart, run.point.traffic.domain) != (4, "code")]
-    assert row(spending.rates(lacking), "batch 1", spending.BASELINE).output.n == 4
+    assert row(token_cost.rates(lacking), "batch 1", token_cost.BASELINE).output.n == 4
 
 
 def test_both_bills_carry_the_interval(runs):
-    found = row(spending.bills(spending.rates(runs), cost_plan()), "batch 1", spending.SPECULATING)
+    found = row(token_cost.bills(token_cost.rates(runs), cost_plan()), "batch 1", token_cost.SPECULATING)
     assert found.by_use.value == pytest.approx(1000 / found.speed)
     assert found.by_reservation.value == pytest.approx(2 * found.by_use.value)
     assert found.by_use.low == pytest.approx(1000 / found.output.high)
 
 
 def test_goodput_is_the_fastest_rate_that_keeps_the_objective(runs):
-    good = spending.goodput(spending.rates(runs), cost_plan().slos).set_index(["slo", "kind"])
-    assert good.loc[("strict", spending.BASELINE), "load"] == "batch 8"
-    assert good.loc[("strict", spending.SPECULATING), "load"] == "batch 1"
-    assert good.loc[("loose", spending.SPECULATING), "load"] == "batch 8"
+    good = token_cost.goodput(token_cost.rates(runs), cost_plan().slos).set_index(["slo", "kind"])
+    assert good.loc[("strict", token_cost.BASELINE), "load"] == "batch 8"
+    assert good.loc[("strict", token_cost.SPECULATING), "load"] == "batch 1"
+    assert good.loc[("loose", token_cost.SPECULATING), "load"] == "batch 8"
 
 
 def test_an_objective_nobody_keeps_has_no_row(runs):
-    assert spending.goodput(spending.rates(runs), {"x": Objective(ttft_s=0.001, tpot_s=1)}).empty
+    assert token_cost.goodput(token_cost.rates(runs), {"x": Objective(ttft_s=0.001, tpot_s=1)}).empty
 
 
 def test_speculation_can_be_dearer_under_an_objective_though_it_is_faster_at_each_batch(runs):
-    good = spending.goodput(spending.rates(runs), cost_plan().slos)
-    strict, loose = (spending.dearer(good[good["slo"] == name]) for name in ("strict", "loose"))
+    good = token_cost.goodput(token_cost.rates(runs), cost_plan().slos)
+    strict, loose = (token_cost.dearer(good[good["slo"] == name]) for name in ("strict", "loose"))
     assert strict.value == pytest.approx(2.0)  # 400 against 200 tokens/s
     assert loose.value == pytest.approx(0.8)
-    assert spending.dearer(good[good["kind"] == spending.BASELINE]) is None
+    assert token_cost.dearer(good[good["kind"] == token_cost.BASELINE]) is None
 
 
 def test_savings_are_those_of_the_speedup(runs):
-    table = spending.savings(runs)
+    table = token_cost.savings(runs)
     assert set(table["saved"].round(6)) == {0.5, 0.2}
 
 
 def test_the_split_pays_for_the_machine(runs):
-    best = spending.best_arms(spending.rates(runs)).assign(input_tokens_per_s=50.0)
-    for found in spending.splits(best, runs, cost_plan()).itertuples():
+    best = token_cost.best_arms(token_cost.rates(runs)).assign(input_tokens_per_s=50.0)
+    for found in token_cost.splits(best, runs, cost_plan()).itertuples():
         paid = found.input_usd_per_million * 50 + found.output_usd_per_million * found.speed
         assert paid * 3600 / 1e6 == pytest.approx(PRICE)
         assert found.input_share == pytest.approx(50 * READING_S)
@@ -150,13 +150,13 @@ def test_what_reading_costs_is_not_told_where_ttft_does_not_grow_with_the_prompt
         )
         for i in range(3)
     ]
-    assert spending.splits(spending.best_arms(spending.rates(runs)), runs, cost_plan()).empty
+    assert token_cost.splits(token_cost.best_arms(token_cost.rates(runs)), runs, cost_plan()).empty
 
 
 def test_each_doubt_changes_one_thing_and_stays_at_the_base_case(runs):
-    table = spending.bills(spending.rates(runs), cost_plan())
-    chosen = spending.goodput(table, cost_plan().slos).iloc[0]
-    bars = {bar.name: bar for bar in doubts.bars(runs, chosen, cost_plan())}
+    table = token_cost.bills(token_cost.rates(runs), cost_plan())
+    chosen = token_cost.goodput(table, cost_plan().slos).iloc[0]
+    bars = {bar.name: bar for bar in sensitivity.bars(runs, chosen, cost_plan())}
     base = chosen["by_reservation"].value
     assert set(bars) == {"utilisation", "batch", "traffic", "speculation", "measurement"}
     assert (bars["utilisation"].at_low, bars["utilisation"].at_high) == pytest.approx((2 * base, base / 2))
@@ -167,8 +167,8 @@ def test_each_doubt_changes_one_thing_and_stays_at_the_base_case(runs):
 
 def test_the_price_is_a_doubt_where_others_are_listed(runs):
     priced = cost_plan(usd_per_hour=None, price="m7a.large on demand")
-    table = spending.bills(spending.rates(runs), priced)
-    names = [bar.name for bar in doubts.bars(runs, table.iloc[0], priced)]
+    table = token_cost.bills(token_cost.rates(runs), priced)
+    names = [bar.name for bar in sensitivity.bars(runs, table.iloc[0], priced)]
     assert "price" in names
 
 
@@ -179,28 +179,28 @@ def test_a_prompt_that_is_no_longer_in_its_file_is_counted_by_its_tokens(monkeyp
     rows = factories.rows(2, tokens=10).assign(prompt_id=["there", "gone"], input_tokens=5, text="x" * 30)
     run = factories.write_run(factories.point(num_requests=2), 100.0, requests=rows)
     asked = Prompt(id="there", domain="json", prompt="y" * 7)
-    monkeypatch.setattr(spending.prompts, "load", lambda file: [asked])
-    counted = spending.characters([run])
+    monkeypatch.setattr(token_cost.prompt_files, "load", lambda file: [asked])
+    counted = token_cost.characters([run])
     assert counted["input_characters"] == 7 + 5 * 30 / 10
     assert counted["output_characters"] == 60
     assert counted["guessed_characters"] == 5 * 30 / 10
 
 
 def test_an_apis_tokens_are_counted_by_its_makers_rule():
-    (found,) = hosting.apis(["GPT-5.4"], COUNTED).itertuples()
+    (found,) = api_prices.apis(["GPT-5.4"], COUNTED).itertuples()
     assert found.tokens_per_own == pytest.approx(2000 / 2500)
     assert found.usd_per_million == pytest.approx((1000 * 2.5 + 2000 * 15) / 2500)
     assert found.counted_by == "4 characters each"
 
 
 def test_a_host_of_the_model_counts_as_the_model_does():
-    (found,) = hosting.apis(["Bedrock Qwen3-32B"], COUNTED).itertuples()
+    (found,) = api_prices.apis(["Bedrock Qwen3-32B"], COUNTED).itertuples()
     assert found.usd_per_million == pytest.approx((1500 * 0.15 + 2500 * 0.6) / 2500)
-    assert (found.tokens_per_own, found.counted_by) == (1, hosting.OWN)
+    assert (found.tokens_per_own, found.counted_by) == (1, api_prices.OWN)
 
 
 def test_rented_machines_are_held_against_hosts_of_the_same_model():
-    table = hosting.rented(published.load())
+    table = api_prices.rented(published.load())
     assert {"GPT-OSS-120B", "Llama-3.3-70B"} == set(table["model"])
     assert all(table["api"].str.lower().str.contains("gpt-oss-120b|llama-3.3-70b"))
     ratio = table["usd_per_million"] / table["api_usd_per_million"]

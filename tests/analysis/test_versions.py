@@ -5,13 +5,13 @@ import pytest
 
 import drifting
 import factories
-from specbook import plan as plans
+from specbook import config as plans
 from specbook.analysis import drift, versions
 from specbook.analysis.versions import BEFORE, BEHIND, RETRAINED, VERSIONS
-from specbook.book.remarks import versions as aged
-from specbook.plan import Chapter, Plan
-from specbook.plan.chapter import Experiment
-from specbook.plan.plan import PlannedDraft
+from specbook.config import Chapter, Plan
+from specbook.config.chapter import Experiment
+from specbook.config.plan import PlannedDraft
+from specbook.report.text import version_text as aged
 
 OLD, NEW = factories.target(), factories.target(name="next", model="build/next")
 PER_POS = {BEFORE: (90, 80), BEHIND: (60, 30), RETRAINED: (80, 70)}

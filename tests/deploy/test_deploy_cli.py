@@ -10,7 +10,7 @@ from control_plane import kubeconfig, token
 from deploy_fixtures import DEPLOY, manifests
 from typer.testing import CliRunner
 
-from specbook.cli import app
+from specbook.cli.main import app
 from specbook.deploy import apply, redact, watch
 from specbook.deploy.diagnose import newest, refused, troubles
 from specbook.deploy.explain import explain

@@ -14,7 +14,7 @@ from control_plane import READY, USERS, token
 from deploy_fixtures import DEPLOY
 from typer.testing import CliRunner
 
-from specbook.cli import app
+from specbook.cli.main import app
 from specbook.deploy.kubectl import Kubectl
 from specbook.errors import ClusterError
 
@@ -172,7 +172,7 @@ def test_without_a_terminal_nothing_is_changed_unless_told(deploy):
 
 @pytest.mark.parametrize(("answer", "code"), [("n\n", 1), ("y\n", 0)])
 def test_at_a_terminal_the_context_is_named_and_asked_about(deploy, monkeypatch, answer, code):
-    monkeypatch.setattr("specbook.deploy.cli._interactive", lambda: True)
+    monkeypatch.setattr("specbook.deploy.commands._interactive", lambda: True)
     result = deploy("apply", "--no-wait", input=answer)
     assert "context admin" in result.stdout
     assert "7 to create?" in result.stdout
@@ -254,7 +254,7 @@ def test_a_job_that_fails_stops_the_apply_which_goes_on_later(deploy, kubelet):
 def test_ctrl_c_half_way_says_how_far_it_came(deploy, kubelet):
     kubelet.says[deploy.namespace] = {"phase": "Pending"}
     arguments = deploy.arguments("apply", "--yes")
-    code = f"import sys; from specbook.entry import main; sys.argv[1:] = {arguments}; main()"
+    code = f"import sys; from specbook.cli.entry import main; sys.argv[1:] = {arguments}; main()"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=-1, stderr=-1, text=True)
     while "Job" not in process.stdout.readline():
         assert process.poll() is None

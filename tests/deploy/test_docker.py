@@ -8,8 +8,8 @@ import tomllib
 import pytest
 from deploy_fixtures import DEPLOY, ROOT, manifests
 
+from specbook.bench import provenance
 from specbook.deploy.objects import flag, pod_templates, server
-from specbook.measure import provenance
 
 ENGINES = ("cpu", "cuda")
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]

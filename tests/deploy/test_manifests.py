@@ -8,11 +8,11 @@ import pytest
 import yaml
 from deploy_fixtures import COMPONENTS, DEPLOY, OVERLAYS, ROOT, manifests, vllm_source
 
+from specbook.config import models, profiles
 from specbook.deploy.objects import find, flag, pod_templates, server
 from specbook.deploy.render import title
 from specbook.engine.base import OPEN_PATHS
 from specbook.engine.vllm.engine import Vllm
-from specbook.plan import models, profiles
 
 VERSIONS = ("1.34", "1.35", "1.36", "1.37")
 CUSTOM = {

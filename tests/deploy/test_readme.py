@@ -6,7 +6,7 @@ import pytest
 from deploy_fixtures import COMPONENTS, DEPLOY, OVERLAYS, manifests
 from typer.testing import CliRunner
 
-from specbook.cli import app
+from specbook.cli.main import app
 from specbook.deploy import arithmetic
 from specbook.deploy.objects import accelerators, annotation, find, flag, server
 from specbook.deploy.scaling import bounds

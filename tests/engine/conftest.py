@@ -11,10 +11,10 @@ import pytest
 from engine_models import make_model
 
 from specbook import engine, paths
+from specbook.bench.hardware import detect
+from specbook.config.schema import Load, Point, Speculation, Target, Traffic
 from specbook.engine import registry
 from specbook.engine.server import Server
-from specbook.measure.hardware import detect
-from specbook.plan.schema import Load, Point, Speculation, Target, Traffic
 from specbook.records.origin import Hardware
 
 LIB = Path(__file__).resolve().parents[2] / "lib"

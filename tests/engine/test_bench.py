@@ -10,11 +10,11 @@ import psutil
 import pytest
 
 from specbook import records
+from specbook.bench import measure_point, stall
+from specbook.config.schema import Traffic
 from specbook.engine import counters
 from specbook.engine.server import Server
 from specbook.errors import ConfigError
-from specbook.measure import bench, stall
-from specbook.plan.schema import Traffic
 
 pytestmark = pytest.mark.engine
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.engine
 @pytest.mark.parametrize("load", [{"concurrency": 4}, {"request_rate_per_s": 8.0}])
 def test_a_point_gives_a_record_whose_counters_agree(scratch, server, point, hardware, load):
     wanted = point(**load)
-    record = bench.measure(server, wanted, hardware=hardware)
+    record = measure_point.measure(server, wanted, hardware=hardware)
     assert record.reason is None
     path = records.append(record)
     got, rows = record.measurement, records.requests(records.read(path))
@@ -39,7 +39,7 @@ def test_a_point_gives_a_record_whose_counters_agree(scratch, server, point, har
 
 
 def test_same_prompts_in_the_same_order_each_time(scratch, server, point, hardware):
-    first, second = (bench.measure(server, point(concurrency=1), hardware=hardware) for _ in range(2))
+    first, second = (measure_point.measure(server, point(concurrency=1), hardware=hardware) for _ in range(2))
     assert (first.reason, second.reason) == (None, None)
     assert first.run_id != second.run_id
     a, b = records.requests(first), records.requests(second)
@@ -50,13 +50,13 @@ def test_same_prompts_in_the_same_order_each_time(scratch, server, point, hardwa
 def test_the_chat_template_is_applied_once(scratch, server, point, hardware):
     from transformers import AutoTokenizer
 
-    from specbook.plan import prompts
+    from specbook.config import prompt_files
 
     wanted = point(concurrency=4)
-    record = bench.measure(server, wanted, hardware=hardware)
+    record = measure_point.measure(server, wanted, hardware=hardware)
     assert record.reason is None
     row = records.requests(record).iloc[0]
-    prompt = next(p for p in prompts.of(wanted.traffic) if p.id == row.prompt_id)
+    prompt = next(p for p in prompt_files.of(wanted.traffic) if p.id == row.prompt_id)
     tokenizer = AutoTokenizer.from_pretrained(wanted.target.model)
     turn = [{"role": "user", "content": prompt.prompt}]
     assert row.input_tokens == len(
@@ -73,14 +73,14 @@ def test_a_conversation_is_sent_with_all_its_turns(scratch, server, point, hardw
     file.write_text("".join(json.dumps({"messages": one}) + "\n" for one in asked))
     traffic = Traffic(domain="chats", prompts=str(file), max_tokens=8)
     wanted = point(concurrency=2, num_requests=2).model_copy(update={"traffic": traffic})
-    got = records.requests(bench.measure(server, wanted, hardware=hardware))
+    got = records.requests(measure_point.measure(server, wanted, hardware=hardware))
     tokenizer = AutoTokenizer.from_pretrained(wanted.target.model)
     sent = [tokenizer.apply_chat_template(one, add_generation_prompt=True)["input_ids"] for one in asked]
     assert sorted(got.input_tokens) == sorted(map(len, sent))
 
 
 def test_requests_that_the_server_refuses_make_a_failed_record(scratch, server, point, hardware):
-    record = bench.measure(server, point(concurrency=4, max_tokens=5000), hardware=hardware)
+    record = measure_point.measure(server, point(concurrency=4, max_tokens=5000), hardware=hardware)
     assert record.status == "failed"
     assert "12 of 12 requests failed: Bad Request" in record.reason
     assert record.measurement is None
@@ -88,18 +88,18 @@ def test_requests_that_the_server_refuses_make_a_failed_record(scratch, server, 
 
 def test_a_server_of_another_configuration_is_refused(scratch, server, point, hardware):
     with pytest.raises(ConfigError, match="runs another configuration"):
-        bench.measure(server, point(speculation=None, concurrency=1), hardware=hardware)
+        measure_point.measure(server, point(speculation=None, concurrency=1), hardware=hardware)
 
 
 def test_an_engine_killed_on_the_way_makes_a_failed_record(scratch, target, point, hardware, tmp_path):
     with Server(target, log_dir=tmp_path) as server:
-        good = bench.measure(server, point(speculation=None, concurrency=2), hardware=hardware)
+        good = measure_point.measure(server, point(speculation=None, concurrency=2), hardware=hardware)
         assert good.reason is None
         records.append(good)
         long = point(speculation=None, concurrency=1, num_requests=300, max_tokens=200)
         threading.Timer(4, os.kill, (core(server).pid, signal.SIGKILL)).start()
         began = time.monotonic()
-        record = bench.measure(server, long, hardware=hardware)
+        record = measure_point.measure(server, long, hardware=hardware)
     assert record.status == "failed"
     assert "vLLM" in record.reason
     assert time.monotonic() - began < 60
@@ -118,7 +118,7 @@ def test_an_engine_that_hangs_is_noticed_and_ended(scratch, echo, point, hardwar
     wanted = point(speculation=None, concurrency=2).model_copy(update={"target": silent})
     with Server(silent, log_dir=tmp_path) as server:
         server.start_s = 0.0
-        record = bench.measure(server, wanted, hardware=hardware)
+        record = measure_point.measure(server, wanted, hardware=hardware)
         assert not server.is_alive()
     assert record.status == "failed"
     assert "the engine made no progress for" in record.reason
@@ -137,13 +137,15 @@ def test_an_engine_that_stalls_and_goes_on_fails_the_point(scratch, server, poin
     monkeypatch.setattr(counters, "SETTLE_S", 120.0)
     thread = threading.Thread(target=stop_for_a_while)
     thread.start()
-    record = bench.measure(server, point(concurrency=2, num_requests=40, max_tokens=60), hardware=hardware)
+    record = measure_point.measure(
+        server, point(concurrency=2, num_requests=40, max_tokens=60), hardware=hardware
+    )
     thread.join()
     assert record.status == "failed"
     assert "stalled: 2 requests waited" in record.reason
-    assert bench.measure(server, point(concurrency=2), hardware=hardware).reason is None
+    assert measure_point.measure(server, point(concurrency=2), hardware=hardware).reason is None
 
 
 def test_a_server_that_never_started_is_a_failed_record(scratch, point, hardware):
-    record = bench.failed(point(concurrency=1), "vLLM exited with code 2: no", hardware=hardware)
+    record = measure_point.failed(point(concurrency=1), "vLLM exited with code 2: no", hardware=hardware)
     assert records.read(records.append(record)).status == "failed"

@@ -7,10 +7,10 @@ import struct
 import httpx
 import pytest
 
+from specbook.config.schema import Speculation, Target
 from specbook.engine import preflight
 from specbook.engine.vllm import command, log
 from specbook.errors import ConfigError, EngineError
-from specbook.plan.schema import Speculation, Target
 
 TARGET = Target(name="tiny", model="org/tiny", max_model_len=512)
 EAGLE3 = Speculation(method="eagle3", num_speculative_tokens=5, model="org/head", parallel_drafting=True)

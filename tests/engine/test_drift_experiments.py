@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from specbook.bench import experiments, traffic_phases
+from specbook.bench.experiments import fallback_router
+from specbook.bench.experiments.drift_monitoring import Drift
+from specbook.bench.experiments.fallback_router import FallbackEpisodes
+from specbook.config.chapter import Chapter, Experiment
+from specbook.config.prompt_files import Prompt
+from specbook.config.schema import Speculation, Target
 from specbook.engine.client import Client
 from specbook.engine.server import Server
 from specbook.errors import EngineError
-from specbook.measure import experiments, phases
-from specbook.measure.experiments import fallback
-from specbook.measure.experiments.drift import Drift
-from specbook.measure.experiments.fallback import FallbackEpisodes
-from specbook.plan.chapter import Chapter, Experiment
-from specbook.plan.prompts import Prompt
-from specbook.plan.schema import Speculation, Target
 from specbook.stats.monitors import Growth
 
 TARGET = Target(name="echo", model="models/pocket-dense", max_model_len=512, engine="echo")
@@ -79,13 +79,13 @@ class QuickLoad:
 def load(monkeypatch, echo):
     """The echo engine, asked by a `QuickLoad`."""
     said = {name: Prompt(id="p", prompt=" ".join(["w"] * n), domain=name) for name, n in WORDS.items()}
-    monkeypatch.setattr(phases.files, "of", lambda traffic: [said[traffic.domain]])
+    monkeypatch.setattr(traffic_phases.files, "of", lambda traffic: [said[traffic.domain]])
     clock = Clock()
-    for module in (phases, fallback):
+    for module in (traffic_phases, fallback_router):
         monkeypatch.setattr(module, "time", clock)
     made = QuickLoad(clock)
-    monkeypatch.setattr(phases.loadgen, "shared", lambda: made)
-    monkeypatch.setattr(phases, "EARLY_S", 0.45)  # twenty readings a second
+    monkeypatch.setattr(traffic_phases.loadgen, "shared", lambda: made)
+    monkeypatch.setattr(traffic_phases, "EARLY_S", 0.45)  # twenty readings a second
     return made
 
 
@@ -100,7 +100,7 @@ def run(name: str, parameters: dict):
     asked = Experiment(name=name, parameters=json.loads(json.dumps(parameters)))
     plan = Chapter(chapter="04_domain_drift", hardware="cpu", group="full", experiments=(asked,))
     experiments.check(plan)
-    found = experiments.base._REGISTRY[name]
+    found = experiments.registry._REGISTRY[name]
     return found.run(found.parameters.model_validate(asked.parameters))
 
 
@@ -161,7 +161,7 @@ def test_each_server_has_variables_of_its_own(monkeypatch):
             told.append(self.environment["ECHO_LOUD"])
             return super().begin()
 
-    monkeypatch.setattr(fallback, "Server", Told)
+    monkeypatch.setattr(fallback_router, "Server", Told)
     run("fallback", fall_back(variables={"plain": {"ECHO_LOUD": "1"}}))
     assert told == ["0", "1"]
 
@@ -170,7 +170,7 @@ def test_a_drafting_server_that_dies_in_the_middle_loses_no_request_that_had_not
     asked = FallbackEpisodes.model_validate(fall_back(traffic=traffic(["long"], n=150)))
     with Server(TARGET, NGRAM, log_dir=tmp_path) as drafting, Server(TARGET, None, log_dir=tmp_path) as plain:
         load.meanwhile[50] = drafting.stop
-        arm = fallback.one_arm(asked, (drafting, plain), "fallback", repeat=0)
+        arm = fallback_router.one_arm(asked, (drafting, plain), "fallback", repeat=0)
     assert arm.served["plain"] >= 98
     assert arm.episode.readings.num_drafts[-1] is None
     assert len(arm.episode.requests.start_s) + arm.broken == 150
@@ -182,7 +182,7 @@ def test_an_arm_is_not_measured_once_a_server_has_ended(tmp_path, load):
     with Server(TARGET, NGRAM, log_dir=tmp_path) as drafting, Server(TARGET, None, log_dir=tmp_path) as plain:
         load.meanwhile[20] = plain.stop
         with pytest.raises(EngineError, match=r"a server ended between two arms: .* \(log: "):
-            fallback._arms(asked, (drafting, plain))
+            fallback_router._arms(asked, (drafting, plain))
 
 
 def test_with_both_servers_gone_it_is_one_message(tmp_path):
@@ -191,4 +191,4 @@ def test_with_both_servers_gone_it_is_one_message(tmp_path):
         drafting.stop()
         plain.stop()
         with pytest.raises(EngineError, match=r"none of 10 requests was answered: .*no server answers"):
-            fallback.one_arm(asked, (drafting, plain), "fallback", repeat=0)
+            fallback_router.one_arm(asked, (drafting, plain), "fallback", repeat=0)

@@ -9,12 +9,12 @@ import psutil
 import pytest
 from processes import left
 
+from specbook.config.schema import Speculation, Target
 from specbook.engine import fleet
 from specbook.engine.base import Build
 from specbook.engine.fleet import Fleet
 from specbook.engine.vllm.engine import Vllm
 from specbook.errors import EngineError
-from specbook.plan.schema import Speculation, Target
 
 NGRAM = Speculation(method="ngram", num_speculative_tokens=3)
 GIB = 2**30

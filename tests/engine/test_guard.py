@@ -10,7 +10,7 @@ import psutil
 import pytest
 from processes import left
 
-from specbook.engine import guard
+from specbook.engine import reaper
 
 # Prints its own pid and the runaway's; `deaf` ignores SIGTERM, as an engine that hangs does.
 ENGINE = """
@@ -32,7 +32,7 @@ time.sleep(600)
 
 def command(kind: str) -> list[str]:
     grace_s = 0.5 if kind == "deaf" else 20  # what hears may take its time where others are busy
-    return [sys.executable, "-IS", guard.__file__, str(grace_s), sys.executable, "-c", ENGINE, kind]
+    return [sys.executable, "-IS", reaper.__file__, str(grace_s), sys.executable, "-c", ENGINE, kind]
 
 
 def start(kind: str) -> tuple[subprocess.Popen[str], list[int]]:
@@ -78,7 +78,7 @@ def test_an_engine_that_ends_by_itself_gives_its_status_and_leaves_no_child():
     ],
 )
 def test_every_ending_has_words(status, words):
-    assert guard.ending(status) == words
+    assert reaper.ending(status) == words
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -113,7 +113,7 @@ def test_kill_9_of_the_guard_asks_the_engine_to_end():
 
 
 def test_the_guard_needs_nothing_but_the_standard_library():
-    source = Path(guard.__file__).read_text()
+    source = Path(reaper.__file__).read_text()
     imports = {
         line.split()[1].split(".")[0] for line in source.splitlines() if line.startswith(("import ", "from "))
     }

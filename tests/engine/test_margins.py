@@ -2,7 +2,7 @@
 
 import pytest
 
-from specbook.measure import greedy
+from specbook.bench import greedy
 
 pytestmark = pytest.mark.engine
 

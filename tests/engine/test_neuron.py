@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from specbook import engine, plan
+from specbook import config, engine
+from specbook.bench import hardware
+from specbook.config import profiles
+from specbook.config.schema import Speculation, Target
 from specbook.engine.vllm.neuron import ARTIFACTS, NxdInference
 from specbook.errors import EngineError
-from specbook.measure import hardware
-from specbook.plan import profiles
-from specbook.plan.schema import Speculation, Target
 from specbook.records.identity import NEUTRAL
 
 METRICS = Path(__file__).parents[1] / "data" / "metrics-after.txt"
@@ -95,6 +95,6 @@ def test_the_chapters_arms_and_profiles_are_those_of_the_sample():
     fused = profiles.load("trn2/nxdi-fused")
     assert fused.speculation.num_speculative_tokens == 7
     assert (fused.target.tensor_parallel_size, fused.target.max_num_seqs) == (32, 4)
-    found = plan.load("06_trainium", "trn2", "full")
+    found = config.load("06_trainium", "trn2", "full")
     assert found.arms()[0][0] == fused.target
     assert [s.num_speculative_tokens for _, s in found.arms() if s] == [5, 7, 10, 15]

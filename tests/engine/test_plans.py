@@ -2,15 +2,15 @@
 
 import pytest
 
-from specbook import engine, plan
+from specbook import config, engine
+from specbook.config import machines, profiles
 from specbook.engine.vllm import command
 from specbook.errors import ConfigError
-from specbook.plan import machines, profiles
 from specbook.stats import memory
 
 HARDWARES = [
     name
-    for folder in plan.hardwares()
+    for folder in config.hardwares()
     for name in (
         folder,
         *(f"{folder}:{one.name}" for one in machines.read(folder, machines.MachineFile).serves),
@@ -49,10 +49,10 @@ def agrees(parser, target, speculation):
 
 
 @pytest.mark.parametrize("hardware", HARDWARES)
-@pytest.mark.parametrize("group", plan.GROUPS)
+@pytest.mark.parametrize("group", config.GROUPS)
 def test_plans(parser, hardware, group):
-    for chapter in plan.chapters(["all"], hardware):
-        sweeps = plan.sweeps(plan.load(chapter, hardware, group))
+    for chapter in config.chapters(["all"], hardware):
+        sweeps = config.sweeps(config.load(chapter, hardware, group))
         for target, speculation in [arm for sweep in sweeps for arm in sweep.arms()]:
             agrees(parser, target, speculation)
 
@@ -61,19 +61,19 @@ SHAPED = [name for name in HARDWARES if name.startswith(("cpu", "h100", "h200", 
 
 
 @pytest.mark.parametrize("hardware", SHAPED)
-@pytest.mark.parametrize("group", plan.GROUPS)
+@pytest.mark.parametrize("group", config.GROUPS)
 def test_the_break_even_map(parser, hardware, group):
     if "gpt-oss" in hardware:  # its head's shape is not known
         with pytest.raises(ConfigError, match="no shape of"):
-            plan.load("appendix_break_even", hardware, group)
+            config.load("appendix_break_even", hardware, group)
         return
-    (sweep,) = plan.load("appendix_break_even", hardware, group).parts()
+    (sweep,) = config.load("appendix_break_even", hardware, group).parts()
     for target, speculation in sweep.arms():
         agrees(parser, target, speculation)
         assert parsed(parser, target, speculation).load_format == "dummy"
 
 
-@pytest.mark.parametrize("hardware", plan.hardwares())
+@pytest.mark.parametrize("hardware", config.hardwares())
 def test_profiles(parser, hardware):
     for name in profiles.names(hardware):
         profile = profiles.load(f"{hardware}/{name}")
@@ -87,12 +87,12 @@ def test_the_engine_knows_every_key_of_a_speculative_config():
     from vllm.config import SpeculativeConfig
 
     known = {field.name for field in fields(SpeculativeConfig)}
-    (sweep,) = plan.load("appendix_break_even", "cpu", "full").parts()
+    (sweep,) = config.load("appendix_break_even", "cpu", "full").parts()
     for played in (one.engine_config() for one in sweep.speculations()):
         assert set(played) <= known
         rates = played["synthetic_acceptance_rates"]
         assert SpeculativeConfig._resolve_synthetic_acceptance_rates(len(rates), rates, None) == rates
-    for hardware in plan.hardwares():
+    for hardware in config.hardwares():
         for name in profiles.names(hardware):
             speculation = profiles.load(f"{hardware}/{name}").speculation
             assert set(speculation.engine_config() if speculation else {}) <= known

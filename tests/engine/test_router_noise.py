@@ -7,12 +7,12 @@ import pytest
 from engine_models import make_tokenizer
 from pydantic import ValidationError
 
+from specbook.bench.greedy import ask
+from specbook.config.schema import Load, Point, Target, Traffic
 from specbook.engine import preflight
 from specbook.engine.server import Server
 from specbook.engine.vllm import command, router_noise
 from specbook.errors import ConfigError
-from specbook.measure.greedy import ask
-from specbook.plan.schema import Load, Point, Target, Traffic
 
 QUIET = Target(name="tiny", model="org/tiny", max_model_len=512)
 NOISY = QUIET.model_copy(update={"router_noise": 0.5})

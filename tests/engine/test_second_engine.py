@@ -5,14 +5,15 @@ import signal
 
 import pytest
 
-from specbook import ask, doctor, engine, plan
+from specbook import config, engine
 from specbook.analysis import speedup
+from specbook.bench import campaign, greedy
+from specbook.cli import ask, doctor
+from specbook.config.profiles import Profile
+from specbook.config.schema import Speculation, Target
 from specbook.engine.counters import delta
 from specbook.engine.server import Server
 from specbook.errors import ConfigError, EngineError
-from specbook.measure import campaign, greedy
-from specbook.plan.profiles import Profile
-from specbook.plan.schema import Speculation, Target
 
 pytestmark = pytest.mark.usefixtures("echo", "scratch")
 NGRAM = Speculation(method="ngram", num_speculative_tokens=3)
@@ -74,7 +75,7 @@ def test_a_whole_campaign_is_measured_on_it_and_replayed(monkeypatch):
         "num_speculative_tokens": [3], "domains": ["json"], "concurrency": [1], "num_requests": {1: 6},
         "max_tokens": 12, "restarts": 1,
     }  # fmt: skip
-    wanted = plan.build("01_echo", {"quick": group}, hardware="cpu", group="quick", overrides={})
+    wanted = config.build("01_echo", {"quick": group}, hardware="cpu", group="quick", overrides={})
     made = campaign.measure([wanted])
     assert [record.reason for record in made] == [None, None]
     drafted = next(record for record in made if record.point.speculation)

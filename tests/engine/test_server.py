@@ -16,9 +16,9 @@ from engine_models import make_model
 from processes import left, runs
 
 from specbook import engine
+from specbook.config.schema import Target
 from specbook.engine.server import Server
 from specbook.errors import ConfigError, EngineError
-from specbook.plan.schema import Target
 
 
 def ask(server: Server, key: str | None) -> httpx.Response:
@@ -131,7 +131,7 @@ import sys, time
 from pathlib import Path
 from specbook import engine
 from specbook.engine.server import Server
-from specbook.plan.schema import Target
+from specbook.config.schema import Target
 engine.__path__.append({engines!r})
 engine.import_all()
 server = Server(Target.model_validate_json({target!r}), log_dir=Path("."))

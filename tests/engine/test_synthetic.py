@@ -8,15 +8,15 @@ from engine_models import make_tokenizer
 from pydantic import ValidationError
 
 import factories
+from specbook.bench import experiments, provenance
+from specbook.bench.greedy import ask
+from specbook.config import models
+from specbook.config.chapter import Experiment
+from specbook.config.schema import Speculation, Target
 from specbook.engine import counters, preflight
 from specbook.engine.server import Server
 from specbook.engine.vllm import command
 from specbook.errors import ConfigError
-from specbook.measure import experiments, provenance
-from specbook.measure.greedy import ask
-from specbook.plan import models
-from specbook.plan.chapter import Experiment
-from specbook.plan.schema import Speculation, Target
 
 RATES = (0.8, 0.5, 0.3)
 PLAYED = Speculation(
@@ -143,7 +143,7 @@ def test_a_drafts_own_acceptance_is_counted_and_then_played(tmp_path):
         },
     )  # fmt: skip
     assert experiments.work(asked).starts == 2
-    found = experiments.base._run(asked, "test", factories.HARDWARE)
+    found = experiments.registry._run(asked, "test", factories.HARDWARE)
     assert found.status == "ok", found.reason
     assert found.result["rates"] == [0.0, 0.0]  # random weights agree on nothing
     for pair in found.result["pairs"]:

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from pocket import card, quality
 from pocket.corpus import DOMAINS
 from pocket.quality import DomainQuality
-from specbook.measure import provenance
+from specbook.bench import provenance
 from specbook.stats import wilson
 
 

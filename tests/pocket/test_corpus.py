@@ -29,7 +29,7 @@ from pocket.corpus import sql as sql_domain
 from pocket.corpus.stdlib import definitions
 from specbook import paths
 from specbook.analysis import traffic
-from specbook.book.figures import style
+from specbook.report.figures import style
 
 EVERYTHING = 6_000
 NEXT = (*DOMAINS, *UNSEEN)

@@ -10,8 +10,8 @@ from transformers import AutoModelForCausalLM, Qwen3ForCausalLM
 from pocket import checkpoint, loop, next_version, target
 from pocket.next_version import FILE, NextRecipe
 from pocket.target import TargetRecipe
+from specbook.bench import provenance
 from specbook.errors import ConfigError
-from specbook.measure import provenance
 
 SIZES = {
     "num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2,

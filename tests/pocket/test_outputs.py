@@ -15,9 +15,9 @@ from pocket import outputs
 from pocket.corpus import DOMAINS, UNSEEN, held_out, train_examples
 from pocket.loss import fast_bfloat16
 from pocket.outputs import OutputsRecipe
+from specbook.bench.greedy import Answer
+from specbook.config.schema import Target
 from specbook.errors import ConfigError
-from specbook.measure.greedy import Answer
-from specbook.plan.schema import Target
 
 RECIPE = OutputsRecipe(prompts_per_domain=1)
 LAYERS = (1, 2, 3)

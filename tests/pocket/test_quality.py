@@ -6,8 +6,8 @@ from pocket import quality
 from pocket.catalogue import DENSE
 from pocket.corpus import DOMAINS, held_out
 from pocket.tokenizer import END
-from specbook.measure.greedy import Answer
-from specbook.plan.schema import Target
+from specbook.bench.greedy import Answer
+from specbook.config.schema import Target
 
 ROW = {"check": {"kind": "math_exact", "answer": 4}}
 

@@ -8,8 +8,8 @@ from safetensors.torch import load_file
 
 from pocket import quantize
 from specbook import paths
+from specbook.config.schema import Target
 from specbook.errors import ConfigError
-from specbook.plan.schema import Target
 from specbook.stats import sized
 
 DENSE = paths.models_dir() / "pocket-dense"

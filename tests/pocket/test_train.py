@@ -6,7 +6,7 @@ from pocket import catalogue, draft, loop, next_version, outputs, quality, quant
 from pocket.corpus import DOMAINS, UNSEEN
 from pocket.outputs import OutputsRecipe
 from pocket.study import BASE
-from specbook import plan
+from specbook import config
 
 
 @pytest.fixture
@@ -192,7 +192,9 @@ def test_what_was_not_trained_yet_is_named_with_the_stage_that_trains_it(tmp_pat
 
 def test_every_model_of_the_plans_is_one_that_a_stage_trains_or_copies():
     named = {
-        model for name in plan.chapters(["all"], "cpu") for model in plan.load(name, "cpu", "full").models()
+        model
+        for name in config.chapters(["all"], "cpu")
+        for model in config.load(name, "cpu", "full").models()
     }
     assert named <= {*catalogue.TRAINED, *catalogue.COPIES}
     assert {copy.of for copy in catalogue.COPIES.values()} <= {*catalogue.TRAINED}

@@ -3,7 +3,7 @@
 import pytest
 
 from specbook import records
-from specbook.plan import schema
+from specbook.config import schema
 from specbook.records import identity
 
 pytestmark = pytest.mark.usefixtures("project")

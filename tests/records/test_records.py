@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from specbook import records
+from specbook.bench.hardware import detect
+from specbook.config.schema import Load, Point, Target, Traffic
 from specbook.errors import RecordError
-from specbook.measure.hardware import detect
-from specbook.plan.schema import Load, Point, Target, Traffic
 from specbook.records import select
 from specbook.records.origin import Provenance
 from specbook.records.run import Measurement, RunRecord, ServerCounters, Throughput, Utilisation

@@ -1,7 +1,7 @@
 """Every shipped record is on a page, or gave way to a newer one: what disappoints is not left in a drawer."""
 
-from specbook import paths, plan, records
-from specbook.measure import campaign, experiments
+from specbook import config, paths, records
+from specbook.bench import campaign, experiments
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.run import RunRecord
 
@@ -16,7 +16,7 @@ REPLACED = {
 
 def plans():
     files = sorted((paths.root() / "params" / "cpu").glob("[0a][0-9p]*.yaml"))
-    return [plan.load(file.stem, "cpu", group) for file in files for group in plan.GROUPS]
+    return [config.load(file.stem, "cpu", group) for file in files for group in config.GROUPS]
 
 
 def test_no_run_is_on_no_page():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from specbook.plan import models
+from specbook.config import models
 from specbook.stats import memory
 from specbook.stats.memory import FORMATS, GIB, Memory
 from specbook.stats.shape import ModelShape

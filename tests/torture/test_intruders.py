@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 from torture_chance import tries
 from typer.testing import CliRunner
 
-from specbook.cli import app as command_line
+from specbook.cli.main import app as command_line
 from specbook.engine.base import OPEN_PATHS
 from specbook.engine.vllm.engine import Vllm
 

@@ -10,12 +10,12 @@ from torture_chance import nothing_but, spoilt, spoilt_bytes, tries
 from torture_project import make_model
 
 import factories
-from specbook import paths, plan, records
+from specbook import config, paths, records
+from specbook.bench import machine_rule
+from specbook.config import prices, profiles
+from specbook.config.schema import Speculation, Target
 from specbook.engine import preflight
 from specbook.errors import ConfigError, RecordError
-from specbook.measure import machine
-from specbook.plan import prices, profiles
-from specbook.plan.schema import Speculation, Target
 
 ROOT = Path(__file__).parents[2]
 CHAPTERS = sorted((ROOT / "params" / "cpu").glob("[0-9]*.yaml"))
@@ -32,12 +32,14 @@ def params(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("chapter", [path.stem for path in CHAPTERS])
 def test_a_plan_with_one_place_spoilt(params, chapter):
-    whole = plan.read_file(params / "cpu" / f"{chapter}.yaml")
+    whole = config.read_file(params / "cpu" / f"{chapter}.yaml")
     for chance in tries(f"plan {chapter}", least=60):
         body = copy.deepcopy(whole)
         done = spoilt(body, chance)
         with nothing_but(ConfigError, done):
-            made = plan.build(chapter, body, hardware="cpu", group=chance.choice(plan.GROUPS), overrides={})
+            made = config.build(
+                chapter, body, hardware="cpu", group=chance.choice(config.GROUPS), overrides={}
+            )
             made.points()
 
 
@@ -50,9 +52,9 @@ def shorten(prices_file):
 def files(params):
     """Each kind of parameter file, and what reads it."""
     return {
-        params / "cpu" / "02_eagle3.yaml": lambda: plan.load("02_eagle3", "cpu", "full").points(),
+        params / "cpu" / "02_eagle3.yaml": lambda: config.load("02_eagle3", "cpu", "full").points(),
         params / "cpu" / "profiles.yaml": lambda: profiles.load("cpu/eagle3"),
-        params / "cpu" / "machine.yaml": lambda: machine.load("cpu"),
+        params / "cpu" / "machine.yaml": lambda: machine_rule.load("cpu"),
         params / "prices.yaml": prices.load,
     }
 

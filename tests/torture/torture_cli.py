@@ -33,7 +33,7 @@ def prepare() -> None:
     registry._REGISTRY["echo"].load_tool = Shout()  # "echo" < "vllm": the first tool is taken
     paths.machine_lock = lambda: paths.root() / "measure.lock"
 
-    from specbook.measure import campaign
+    from specbook.bench import campaign
 
     campaign.with_peaks = lambda hardware: hardware
 
@@ -49,7 +49,7 @@ if __name__ == "__main__":
         except KeyboardInterrupt:
             sys.stderr.write("specbook: interrupted.\n")
             sys.exit(130)
-        from specbook.entry import main
+        from specbook.cli.entry import main
 
         main()
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from specbook.records.drifted import Arm, Drifted, FallenBack, Readings, Requests
-from specbook.records.drifted import Episode as Recorded
+from specbook.records.drift_results import Arm, Drifted, FallenBack, Readings, Requests
+from specbook.records.drift_results import Episode as Recorded
 from specbook.records.experiment import ExperimentRecord
 from specbook.stats import detection, ratios
 from specbook.stats.detection import Blocks, Episode, Quiet

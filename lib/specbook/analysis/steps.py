@@ -8,11 +8,11 @@ import pandas as pd
 
 from specbook.analysis import summaries
 from specbook.analysis.arrivals import closed
-from specbook.plan.schema import Speculation
+from specbook.config.schema import Speculation
 from specbook.records import select
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.run import RunRecord
-from specbook.records.stepped import Stepped, Variant
+from specbook.records.step_results import Stepped, Variant
 from specbook.stats import ratios, roofline, sized
 
 PARTS = ("target", "arm", "part", "milliseconds")

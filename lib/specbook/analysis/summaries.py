@@ -8,10 +8,10 @@ import pandas as pd
 
 from specbook import records
 from specbook.errors import RecordError
-from specbook.records import late, select
+from specbook.records import select, streaming
 from specbook.records.identity import setup
 from specbook.records.run import RunRecord
-from specbook.stats import chunks, steady
+from specbook.stats import steady, stream_chunks
 from specbook.stats.loops import repeats
 
 NAMES = ["hardware", "kind", "target", "dtype", "load", "domain"]
@@ -69,13 +69,13 @@ def _answered(record: RunRecord) -> pd.DataFrame:
     if name not in _kept:
         rows = records.requests(record)
         rows = rows.assign(
-            late=late.first_chunks(rows), inside=_inside(record, rows),
+            late=streaming.first_chunks(rows), inside=_inside(record, rows),
             loops=[repeats(text or "") for text in rows["text"]],
             capped=rows["output_tokens"] >= record.point.traffic.max_tokens,
         )  # fmt: skip
         rows = rows[rows["error"].isna() | (rows["error"] == "")]
         later = (rows["output_tokens"] - 1).where(rows["output_tokens"] > 1)
-        step = chunks.step_s(rows["itl_s"])  # the same in each row
+        step = stream_chunks.step_s(rows["itl_s"])  # the same in each row
         _kept[name] = rows.assign(tpot_s=(rows["e2e_s"] - rows["ttft_s"]) / later, step_s=step)
     return _kept[name]
 
@@ -95,8 +95,8 @@ def pooled_requests(runs: Iterable[RunRecord]) -> pd.DataFrame:
     """One row per successful request: CELL, arm, restart, run_id, REQUEST_COLUMNS, and
 
     - `tpot_s` = (E2E - TTFT) / (tokens - 1), s per token, NaN below two tokens;
-    - `step_s`, the window's (see `stats.chunks`);
-    - `late` (see `records.late`);
+    - `step_s`, the window's (see `stats.stream_chunks`);
+    - `late` (see `records.streaming`);
     - `inside`: whether it was sent while every slot was taken (`stats.steady`). True in all rows of records
       from before such windows, and of Poisson arrivals;
     - `capped`: whether the output cap ended it; `loops`: whether it repeats itself (`stats.loops`).

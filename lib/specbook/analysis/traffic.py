@@ -7,7 +7,7 @@ import pandas as pd
 
 from specbook.analysis import acceptance, speedup, summaries, tail
 from specbook.analysis.paired import Paired
-from specbook.plan.schema import Domain
+from specbook.config.schema import Domain
 from specbook.records import select
 from specbook.records.run import RunRecord
 from specbook.stats.estimate import Estimate

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 import pandas as pd
 
 from specbook.analysis import acceptance, speedup
-from specbook.plan import Chapter
+from specbook.config import Chapter
 from specbook.records.run import RunRecord
 
 BEFORE, BEHIND, RETRAINED = "before", "one version behind", "head retrained"

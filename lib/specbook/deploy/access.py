@@ -6,7 +6,7 @@ from specbook.deploy.objects import PodTemplate, find
 from specbook.deploy.render import Manifest, title
 
 KEY, OPEN_PATHS = "VLLM_API_KEY", "SPECBOOK_OPEN_PATHS"
-DOOR = "--middleware=specbook.engine.vllm.door.Door"
+DOOR = "--middleware=specbook.engine.vllm.auth_middleware.Door"
 
 
 def problems(manifests: list[Manifest], serving: PodTemplate) -> Iterator[str]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from specbook.mistakes import near
+from specbook.suggestions import near
 
 WITHOUT = {
     "monitoring.coreos.com": "install the Prometheus operator, or apply overlays/cpu, which does without it",

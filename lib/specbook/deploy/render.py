@@ -12,7 +12,7 @@ import yaml
 
 from specbook import paths
 from specbook.errors import ConfigError
-from specbook.mistakes import near
+from specbook.suggestions import near
 
 Manifest = dict[str, Any]
 TIMEOUT_S = 60

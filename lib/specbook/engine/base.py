@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from specbook.engine.check import Check
-from specbook.plan.schema import Point, Speculation, Target
+from specbook.config.schema import Point, Speculation, Target
+from specbook.engine.machine_check import Check
 from specbook.records.run import ServerCounters, SpecDecodeCounters
 
 OPEN_PATHS = "SPECBOOK_OPEN_PATHS"
@@ -47,7 +47,7 @@ class Pulse:
 
 
 class LoadTool(Protocol):
-    """A load generator that speaks OpenAI's chat API, run as a process of its own. See `measure.loadgen`."""
+    """A load generator that speaks OpenAI's chat API, run as a process of its own. See `bench.loadgen`."""
 
     worker: Path
     """Script of the process: `python -P WORKER LOG`, jobs in and answers out as JSON lines."""

@@ -13,11 +13,11 @@ from typing import Self
 
 import psutil
 
+from specbook.config.schema import Speculation, Target, resolve_model
 from specbook.engine import registry
 from specbook.engine.preflight import models
 from specbook.engine.server import Server
 from specbook.errors import EngineError
-from specbook.plan.schema import Speculation, Target, resolve_model
 
 Configuration = tuple[Target, Speculation | None]
 MAX_DEATHS = 2

@@ -9,10 +9,10 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from specbook import paths
+from specbook.config.methods import Checkpoint
+from specbook.config.schema import Speculation, Target, resolve_model
 from specbook.engine import hub
 from specbook.errors import ConfigError, EngineError
-from specbook.methods import Checkpoint
-from specbook.plan.schema import Speculation, Target, resolve_model
 
 
 def models(target: Target, speculation: Speculation | None) -> list[str]:

@@ -1,9 +1,9 @@
 """The engines there are, by name."""
 
+from specbook.config.schema import Target
 from specbook.engine.base import Engine, LoadTool
 from specbook.errors import ConfigError, EngineError
-from specbook.mistakes import near
-from specbook.plan.schema import Target
+from specbook.suggestions import near
 
 _REGISTRY: dict[str, Engine] = {}
 

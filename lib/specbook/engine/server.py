@@ -15,11 +15,11 @@ import httpx
 import psutil
 
 from specbook import paths
-from specbook.engine import guard, preflight, registry
+from specbook.config.schema import Speculation, Target
+from specbook.engine import preflight, reaper, registry
 from specbook.engine.base import OPEN_PATHS, Counters, Pulse
 from specbook.engine.client import Client
 from specbook.errors import ConfigError, EngineError
-from specbook.plan.schema import Speculation, Target
 
 DEATH_S = 10.0
 """How long a dying engine gets to say why."""
@@ -108,7 +108,7 @@ class Server:
         self.log_path.parent.mkdir(parents=True, exist_ok=True)  # the caller's `log_dir`
         with self.log_path.open("wb") as file:
             self._guard = subprocess.Popen(
-                [sys.executable, "-IS", guard.__file__, str(DRAIN_S), *self.command],
+                [sys.executable, "-IS", reaper.__file__, str(DRAIN_S), *self.command],
                 stdin=subprocess.PIPE, stdout=file, stderr=subprocess.STDOUT, cwd=paths.root(),
                 env=self._whole_environment(), start_new_session=True,
             )  # fmt: skip
@@ -147,7 +147,7 @@ class Server:
     def obituary(self) -> str:
         """How the engine ended, and its last error."""
         code = self._guard.poll() if self._guard else None
-        ending = "was never started" if code is None else guard.ending(code)
+        ending = "was never started" if code is None else reaper.ending(code)
         return f"{self.engine.title} {ending}: {self.last_words()}"
 
     def diagnosis(self, error: EngineError) -> str:

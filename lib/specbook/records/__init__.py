@@ -1,6 +1,5 @@
 """The truth on disk. In: what one point gave. Out: the same, read back and checked."""
 
-from specbook.records.check import validate_all
 from specbook.records.packing import drop, pack
 from specbook.records.run import (
     REQUEST_COLUMNS,
@@ -23,6 +22,7 @@ from specbook.records.store import (
     requests,
     write_requests,
 )
+from specbook.records.validate import validate_all
 
 __all__ = [
     "REQUEST_COLUMNS", "Kind", "Measurement", "RunRecord", "ServerCounters", "SpecDecodeCounters",

@@ -5,7 +5,7 @@ Seconds count from the first arrival of the load, `at_s` below; what came before
 
 from typing import Literal
 
-from specbook.plan.schema import Frozen
+from specbook.config.schema import Frozen
 
 Outcome = Literal["whole", "truncated", "refused"]
 """Outcome of a streamed answer: complete with its last chunk, broken off after it began, or never begun."""

@@ -4,8 +4,8 @@ from typing import Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
-from specbook.plan.chapter import Experiment
-from specbook.plan.schema import Frozen
+from specbook.config.chapter import Experiment
+from specbook.config.schema import Frozen
 from specbook.records.origin import Hardware, Provenance
 from specbook.records.run import Kind
 

@@ -2,7 +2,7 @@
 
 from pathlib import PurePath
 
-from specbook.plan.schema import Point, digest
+from specbook.config.schema import Point, digest
 from specbook.records.origin import Provenance
 from specbook.records.run import RunRecord
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from specbook.plan.schema import ExecutionMode, Frozen, Speculation, Target
+from specbook.config.schema import ExecutionMode, Frozen, Speculation, Target
 from specbook.records.identity import engine
 from specbook.records.origin import Hardware, Provenance
 from specbook.records.run import RunRecord

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from specbook.plan.schema import Frozen
+from specbook.config.schema import Frozen
 
 
 class Hardware(BaseModel):
@@ -50,7 +50,7 @@ class Provenance(Frozen):
     git_dirty: bool | None
     """Whether tracked files under lib/, params/ or models/ differed from that commit."""
     versions: dict[str, str]
-    """Python, and the installed packages that `measure.provenance` asks for."""
+    """Python, and the installed packages that `bench.provenance` asks for."""
     weights_sha256: dict[str, str]
     """`target` and, with a trained draft, `draft`: digest of the weight files, or `hub:<id>@<revision>`.
 

@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from specbook.errors import RecordError
-from specbook.records.disk import write_atomically
+from specbook.records.atomic_files import write_atomically
 from specbook.records.rows import Rows, packed
 
 RECORDS = ".jsonl.gz"

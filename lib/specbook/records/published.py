@@ -12,8 +12,8 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from specbook import paths
+from specbook.config.schema import Frozen
 from specbook.errors import RecordError
-from specbook.plan.schema import Frozen
 
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 DAY = re.compile(r"\b(20\d\d)-(\d\d)-(\d\d)\b")

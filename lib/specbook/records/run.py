@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from specbook.plan.schema import KEY_VERSION, Frozen, Point
+from specbook.config.schema import KEY_VERSION, Frozen, Point
 from specbook.records.origin import Hardware, Provenance
 
 DISTURBED = 0.1
@@ -78,7 +78,7 @@ class Measurement(Frozen):
     """None when nothing was drafted (the baseline)."""
     utilisation: Utilisation
     late_first_chunks: int | None = Field(default=None, ge=0)
-    """Warning: requests whose stream stood still at first (`records.late`); None where nobody looked."""
+    """Warning: requests whose stream stood still at first (`records.streaming`); None where nobody looked."""
     steady_s: float | None = Field(default=None, gt=0)
     """Length of the steady window (`stats.steady`); None where there is none, or the record predates it."""
     mean_concurrency: float | None = Field(default=None, gt=0)
@@ -98,7 +98,7 @@ class Round(Frozen):
     position: int | None = Field(default=None, ge=0)
     """Place among the arms of the same load and prompts, from 0; None for records from before rounds."""
     seed: int | None = None
-    """Seed of the order of the arms: see `plan.order`."""
+    """Seed of the order of the arms: see `config.order`."""
 
 
 class RunRecord(Frozen):

@@ -17,7 +17,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from specbook import paths
 from specbook.errors import RecordError
 from specbook.records import packfile
-from specbook.records.disk import write_atomically
+from specbook.records.atomic_files import write_atomically
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.lossless import LosslessRecord, MarginsRecord, with_margins
 from specbook.records.rows import ALONE

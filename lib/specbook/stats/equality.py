@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from pydantic import Field
 from scipy import stats
 
-from specbook.plan.schema import Frozen
+from specbook.config.schema import Frozen
 from specbook.stats.estimate import Estimate
 from specbook.stats.shares import finite, wilson
 

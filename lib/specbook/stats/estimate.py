@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from specbook.plan.schema import Frozen
+from specbook.config.schema import Frozen
 
 
 class Estimate(Frozen):

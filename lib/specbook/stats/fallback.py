@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from specbook.plan.schema import Frozen
+from specbook.config.schema import Frozen
 
 
 class Policy(Frozen):

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 
 from pydantic import Field
 
-from specbook.plan.schema import Frozen
+from specbook.config.schema import Frozen
 from specbook.stats.shape import ModelShape
 
 GIB = 2**30

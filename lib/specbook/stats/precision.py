@@ -6,7 +6,7 @@ Sources: the `dtype` and `quantization_config` of a Hugging Face config.json; vL
 from collections.abc import Mapping
 from typing import Any
 
-from specbook.plan.schema import Frozen, Target
+from specbook.config.schema import Frozen, Target
 
 DTYPE_BYTES = {"bfloat16": 2.0, "float16": 2.0, "float32": 4.0}
 QUANTIZED_BYTES = {"fp8": 1.0, "fbgemm_fp8": 1.0}

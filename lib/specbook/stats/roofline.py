@@ -8,7 +8,7 @@ Source: Williams et al. 2009 (doi:10.1145/1498765.1498785).
 
 from typing import Literal
 
-from specbook.plan.schema import Frozen
+from specbook.config.schema import Frozen
 from specbook.stats.shape import ModelShape
 
 

@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
+from specbook.config.schema import Frozen
 from specbook.errors import ConfigError
-from specbook.plan.schema import Frozen
 from specbook.stats import experts
 
 SUPPORTED = ("llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gpt_oss")

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import NamedTuple
 
+from specbook.config import models, schema
+from specbook.config.schema import Target
 from specbook.errors import ConfigError
-from specbook.plan import models, schema
-from specbook.plan.schema import Target
 from specbook.stats import memory, precision, shape
 from specbook.stats.memory import FORMATS, Format
 from specbook.stats.precision import Widths

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from specbook.engine.base import Build, Counters, Pulse
-from specbook.engine.check import Check
+from specbook.engine.machine_check import Check
 from specbook.engine.registry import register
 from specbook.records.run import ServerCounters, SpecDecodeCounters
 

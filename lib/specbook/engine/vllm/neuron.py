@@ -14,12 +14,12 @@ from importlib import metadata
 from pathlib import Path
 
 from specbook import paths
+from specbook.config.schema import Speculation, Target, digest, resolve_model
 from specbook.engine.base import Build, Counters
-from specbook.engine.check import Check
-from specbook.engine.vllm import command, counters
+from specbook.engine.machine_check import Check
+from specbook.engine.vllm import command, prometheus
 from specbook.engine.vllm.engine import Vllm
 from specbook.errors import EngineError
-from specbook.plan.schema import Speculation, Target, digest, resolve_model
 
 LIBRARY = "neuronx-distributed-inference"
 MODES = {"draft_model": {}, "eagle": {"enable_eagle_speculation": True}}
@@ -92,7 +92,7 @@ class NxdInference(Vllm):
 
     def counters(self, text: str) -> Counters:
         """As vLLM's; this release counts no hits of a prefix cache, and its graph shows no drafts."""
-        return counters.read(text, uncounted=("prefix_cache_hits",))
+        return prometheus.read(text, uncounted=("prefix_cache_hits",))
 
     def checks(self) -> Iterator[Check]:
         """Only where it is installed: elsewhere nothing is missing."""

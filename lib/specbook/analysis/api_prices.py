@@ -1,0 +1,95 @@
+"""What tokens cost elsewhere: hosted APIs for the same text, and published rates on rented machines.
+
+List prices and rates are `published`; what is made of them here is `computed`.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import pandas as pd
+
+from specbook.analysis import summaries
+from specbook.config import prices
+from specbook.config.prices import ApiPrice, Price
+from specbook.records.published import PublishedRow
+from specbook.stats import cost
+
+OWN = "own count"
+COLUMNS = (
+    "name", "host", "model", "date", "source", "note", "counted_by", "tokens_per_own", "usd_per_million",
+)  # fmt: skip
+
+
+def apis(names: Iterable[str], counted: Mapping[str, float]) -> pd.DataFrame:
+    """What each API would have billed for this text, per million output tokens of *this* model.
+
+    Args:
+        names: entries of `params/prices.yaml`.
+        counted: `spending.characters`.
+
+    Returns:
+        Columns: name, host, model, date, source, note, counted_by (how its tokens were counted: its tokenizer
+            is not at hand, so the maker's published rule is used, or else this model's own count),
+            tokens_per_own (its output tokens per one of ours), usd_per_million.
+    """
+    return summaries.frame([_bill(prices.api(name), counted) for name in names], COLUMNS)
+
+
+def _bill(api: ApiPrice, counted: Mapping[str, float]) -> dict[str, object]:
+    read, written = counted["input_tokens"], counted["output_tokens"]
+    how, own = OWN, written
+    if api.characters_per_token is not None:
+        read, written = (
+            counted[f"{side}_characters"] / api.characters_per_token for side in ("input", "output")
+        )
+        how = f"{api.characters_per_token:g} characters each"
+    whole = cost.api_usd_per_million_output(
+        api.input_usd_per_million or 0.0, api.output_usd_per_million or 0.0, read / written
+    )
+    return {
+        "name": api.name, "host": api.host, "model": api.model, "date": api.date, "source": api.source,
+        "note": api.note, "counted_by": how, "tokens_per_own": written / own,
+        "usd_per_million": whole * written / own,
+    }  # fmt: skip
+
+
+def rented(rows: Iterable[PublishedRow]) -> pd.DataFrame:
+    """Published rates on one rented GPU, priced by the hour and held against hosts of the same model.
+
+    Only rows whose rate is a plain number, whose machine has a listed on-demand price, and whose model
+    somebody hosts. Columns: model, draft, batch, hardware, tokens_per_s, machine, usd_per_hour,
+    usd_per_million (always busy), api, api_usd_per_million (the cheapest host's output price),
+    break_even_utilisation, source.
+    """
+    hosts = [api for api in prices.load().apis if api.output_usd_per_million is not None]
+    found = []
+    for row in rows:
+        price = _on_demand(row.hardware)
+        same = [api for api in hosts if api.model.casefold() == row.target_model.casefold()]
+        if row.metric == "output_tok_s" and row.number and price and same:
+            found.append(_held(row, row.number, price, min(same, key=_output)))
+    return pd.DataFrame(found)
+
+
+def _output(api: ApiPrice) -> float:
+    return api.output_usd_per_million or 0.0
+
+
+def _on_demand(hardware: str) -> Price | None:
+    """The cheapest on-demand price of one such device; None where none is listed."""
+    found = [
+        price for price in prices.load().machines
+        if price.purchase == "on demand" and price.accelerators == 1 and hardware == f"1x{price.device}"
+    ]  # fmt: skip
+    return min(found, key=lambda price: price.usd_per_hour, default=None)
+
+
+def _held(row: PublishedRow, tokens_per_s: float, price: Price, api: ApiPrice) -> dict[str, object]:
+    return {
+        "model": row.target_model, "draft": row.draft, "batch": row.batch_or_concurrency,
+        "hardware": row.hardware, "tokens_per_s": tokens_per_s, "machine": price.name,
+        "usd_per_hour": price.usd_per_hour,
+        "usd_per_million": cost.usd_per_million_tokens(tokens_per_s, price.usd_per_hour),
+        "api": api.name, "api_usd_per_million": _output(api),
+        "break_even_utilisation": cost.break_even_utilisation(tokens_per_s, price.usd_per_hour, _output(api)),
+        "source": row.source,
+    }  # fmt: skip

@@ -1,0 +1,92 @@
+"""Acceptance played at given rates: what a step costs, what that brings, whether it can be believed."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from specbook.analysis import arrivals, speedup, summaries
+from specbook.config.schema import Speculation
+from specbook.records import select
+from specbook.records.experiment import ExperimentRecord
+from specbook.records.run import RunRecord
+from specbook.records.synthetic_acceptance_results import Played
+from specbook.stats import ratios
+from specbook.stats.estimate import Estimate
+
+K = "num_speculative_tokens"
+MAP = ("load", "concurrency", "method", K, "step_s", "price", "played")
+BESIDE = ("method", "domain", "concurrency", "set_length", "real_length", "played_length", "step", "spread")
+TAIL = 90
+"""Percentile of the requests' TPOT whose distance from the median is their spread: too few for p99."""
+
+
+def map_of(runs: Iterable[RunRecord]) -> pd.DataFrame:
+    """One row per load, method and K, of one target on one machine. Columns MAP:
+
+    step_s is the baseline's step in seconds; `price` an arm's step over it, an Estimate over restarts: as
+    many tokens must a step yield to break even, whatever is accepted. `played` is a list of (tokens a step
+    as the engine counted them, speed-up over the baseline as an Estimate), one for each set of rates.
+    """
+    good = arrivals.closed(select.current(runs))
+    if not good:
+        return summaries.frame([], MAP)
+    steps = pd.DataFrame([_step(run) for run in good]).sort_values("concurrency", kind="stable")
+    gains = speedup.speedups(good).set_index(["load", "arm"])["estimate"]
+    rows = []
+    for load, cell in steps.groupby("load", sort=False):
+        base = cell[cell[K] == 0].groupby("restart")["step_s"].median()
+        for (method, k), group in cell[cell[K] > 0].groupby(["method", K], sort=True):
+            mine = np.exp(np.log(group["step_s"]).groupby(group["restart"]).mean())
+            both = mine.index.intersection(base.index)
+            if both.empty:
+                continue
+            arms = group.groupby("arm", sort=False)["length"].mean().sort_values(ascending=False)
+            brought = [(length, gains.get((load, arm))) for arm, length in arms.items()]
+            rows.append(
+                {"load": load, "concurrency": int(group["concurrency"].iloc[0]), "method": method, K: k,
+                 "step_s": float(base.median()), "price": ratios.ratio_ci(mine[both], base[both]),
+                 "played": [(length, gain) for length, gain in brought if gain is not None]}
+            )  # fmt: skip
+    return summaries.frame(rows, MAP)
+
+
+def _step(run: RunRecord) -> dict[str, object]:
+    assert run.measurement is not None
+    counted, how = run.measurement.spec_decode, run.point.speculation
+    return {
+        "load": run.point.load.label, "concurrency": run.point.load.concurrency, "arm": run.point.arm,
+        "method": how.drafting.title if how else "baseline", K: how.num_speculative_tokens if how else 0,
+        "restart": run.point.restart,
+        "step_s": summaries.step_s(run),
+        "length": 1 + counted.num_accepted_tokens / counted.num_drafts if counted else 1.0,
+    }  # fmt: skip
+
+
+def beside(kept: Iterable[tuple[ExperimentRecord, Played]]) -> pd.DataFrame:
+    """One row per experiment and batch. Columns BESIDE: tokens a step that were set, and of both servers; and
+    Estimates over turns of the played over the real server's step, and of what the requests' TPOT has as
+    `spread`: its TAIL percentile over its median, which asks of no two servers that they accept alike.
+    """
+    rows = []
+    for record, result in kept:
+        given = record.experiment.parameters
+        method = Speculation.model_validate(given["speculation"]).label
+        for pair in result.pairs:
+            real, played = pair.real, pair.played
+            rows.append(
+                {"method": method, "domain": given["domain"], "concurrency": pair.concurrency,
+                 "set_length": 1 + sum(result.rates), "real_length": 1 + sum(real.rates),
+                 "played_length": 1 + sum(played.rates),
+                 "step": _ratio(played.step_s, real.step_s),
+                 "spread": _ratio(_spread(played.tpot_s), _spread(real.tpot_s))}
+            )  # fmt: skip
+    return summaries.frame(rows, BESIDE)
+
+
+def _ratio(played: Sequence[float], real: Sequence[float]) -> Estimate:
+    return ratios.ratio_ci(played, real, unit_of_n="turns")
+
+
+def _spread(turns: Sequence[Sequence[float]]) -> list[float]:
+    return [float(np.percentile(turn, TAIL) / np.median(turn)) for turn in turns]

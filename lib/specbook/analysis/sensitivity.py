@@ -1,0 +1,67 @@
+"""What a token's cost depends on, one assumption at a time: records and a price -> the bars of a tornado."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from specbook.analysis import arrivals, token_cost
+from specbook.config.pricing import CostPlan
+from specbook.records import select
+from specbook.records.run import RunRecord
+from specbook.stats import cost
+from specbook.stats.estimate import Estimate
+
+
+def bars(runs: Iterable[RunRecord], chosen: pd.Series, plan: CostPlan) -> list[cost.Bar]:
+    """What the bill of the chosen row of `bills` depends on, by reservation: the widest bar first.
+
+    Each bar changes one thing: the utilisation, the way to buy the machine, the traffic, the batch, whether
+    one speculates, and what the measurement itself leaves open.
+    """
+    windows = token_cost.windows(arrivals.closed(select.current(runs)))
+    mine = windows[(windows["load"] == chosen["load"]) & (windows["arm"] == chosen["arm"])]
+    own = float(mine["output_tokens"].sum() / mine["seconds"].sum())
+    factors = {
+        "traffic": _relative(_speeds(mine, "domain"), own),
+        "batch": _relative(_across_batches(windows, chosen), own),
+        "speculation": _relative(_with_and_without(windows, chosen), own),
+        "measurement": _interval(chosen["output"]),
+    }  # fmt: skip
+    paid = [price.usd_per_hour for price in plan.listed()] or [plan.hourly()]
+    ranges = {
+        "utilisation": plan.utilisation_range, "price": (min(paid), max(paid)),
+        **{name: ends for name, ends in factors.items() if ends[0] < ends[1]},
+    }  # fmt: skip
+    base = {"utilisation": plan.utilisation, "price": plan.hourly(), **dict.fromkeys(factors, 1.0)}
+
+    def bill(utilisation: float, price: float, **speed: float) -> float:
+        rate = chosen["output"].value * float(np.prod(list(speed.values())))
+        return cost.usd_per_million_tokens(rate, price, utilisation)
+
+    return cost.tornado(bill, base, {name: ends for name, ends in ranges.items() if ends[0] < ends[1]})
+
+
+def _relative(speeds: pd.Series, own: float) -> tuple[float, float]:
+    return min(1.0, float(speeds.min() / own)), max(1.0, float(speeds.max() / own))
+
+
+def _speeds(windows: pd.DataFrame, *by: str) -> pd.Series:
+    """Tokens per second of each group, over all its windows."""
+    return windows.groupby(list(by))[["output_tokens", "seconds"]].sum().eval("output_tokens / seconds")
+
+
+def _across_batches(windows: pd.DataFrame, chosen: pd.Series) -> pd.Series:
+    """The fastest arm of the chosen method at each batch."""
+    return _speeds(windows[windows["method"] == chosen["method"]], "load", "arm").groupby("load").max()
+
+
+def _with_and_without(windows: pd.DataFrame, chosen: pd.Series) -> pd.Series:
+    """The fastest arm of each method at the chosen batch."""
+    return _speeds(windows[windows["load"] == chosen["load"]], "method", "arm").groupby("method").max()
+
+
+def _interval(rate: Estimate) -> tuple[float, float]:
+    if rate.low is None or rate.high is None:
+        return 1.0, 1.0
+    return rate.low / rate.value, rate.high / rate.value

@@ -1,0 +1,47 @@
+"""How often first chunks came late, where, and whether the engine was slow: requests -> counts."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+WHOLE = 0.9
+"""A TTFT of so much of E2E: the whole answer came at once."""
+AS_USUAL = 1.5
+"""Below so many times the pace of the others, the engine did what it always does."""
+
+
+class Late(NamedTuple):
+    """Answers whose first chunk came late: see `records.streaming`."""
+
+    count: int
+    requests: int
+    """Number of all requests, late or not, that `count` is out of."""
+    whole: int
+    """Number of the `count` requests whose whole answer came at once."""
+    worst: str
+    """The arm and load with most of them; so many, of so many requests:"""
+    worst_count: int
+    worst_requests: int
+    pace: float
+    """Median over them of E2E per token, over the median of their window's others; NaN without others."""
+
+
+def found(requests: pd.DataFrame) -> Late:
+    """Late answers among `summaries.pooled_requests`."""
+    some = requests[requests["late"]]
+    if some.empty:
+        return Late(0, len(requests), 0, "", 0, 0, np.nan)
+    places = requests.groupby(["arm", "load"], sort=False)["late"].agg(["sum", "size"])
+    arm, load = places["sum"].idxmax()
+    most, of = places.loc[(arm, load)]
+    whole = int((some["ttft_s"] > WHOLE * some["e2e_s"]).sum())
+    return Late(len(some), len(requests), whole, f"{arm} at {load}", int(most), int(of), _pace(requests))
+
+
+def _pace(requests: pd.DataFrame) -> float:
+    window = ["arm", "load", "domain", "restart", "round"]
+    timed = requests.assign(pace_s=requests["e2e_s"] / requests["output_tokens"].clip(lower=1))
+    usual = timed[~timed["late"]].groupby(window)["pace_s"].median().rename("usual_s")
+    some = timed[timed["late"]].join(usual, on=window)
+    return float((some["pace_s"] / some["usual_s"]).median())

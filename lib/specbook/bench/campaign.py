@@ -1,0 +1,268 @@
+"""Run a plan: what is missing is measured, what is on disk is not measured again."""
+
+import math
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
+
+from filelock import FileLock, Timeout
+from tqdm.auto import tqdm
+
+from specbook import console, paths, records
+from specbook.bench import (
+    experiments,
+    loadgen,
+    machine_rule,
+    measure_point,
+    provenance,
+    resources,
+)
+from specbook.bench import lossless_check as lossless_check
+from specbook.bench.hardware import detect, refuse_another, with_peaks
+from specbook.config import AnyPlan, Source, load, order
+from specbook.config.schema import Point
+from specbook.engine.fleet import Fleet, at_once
+from specbook.errors import ConfigError, EngineError, SpecbookError
+from specbook.records import select
+from specbook.records.experiment import ExperimentRecord
+from specbook.records.identity import identity
+from specbook.records.origin import Hardware, Provenance
+from specbook.records.run import Round, RunRecord
+
+SERVER_START_WORK = 12.0
+"""Starting a server, in the unit of `_work`: about as long as twelve requests one after the other."""
+
+
+def run_or_replay(plan: AnyPlan, source: Source) -> list[RunRecord]:
+    """The records of a plan: `hardware` measures what is missing first, `records` only reads.
+
+    Raises:
+        ConfigError: if nothing was ever measured for this plan.
+        EngineError: if no point could be measured.
+    """
+    if source == "hardware":
+        measure([plan])
+    return replay(plan)
+
+
+def replay(plan: AnyPlan, hardware: Hardware | None = None) -> list[RunRecord]:
+    """The records that count (`select.current`) of the plan's points, in its order, all from one machine.
+
+    This machine's are taken if it is one that the plan is for and has begun to measure it; else those of such
+    a machine with the most points, be it this one by another chapter's; else of any machine with the most: a
+    page says whose they are. Of several hosts of that machine the newest that measured them all is taken;
+    where none did, all are. Targets bear the plan's name. None for a chapter that sweeps no server; its
+    experiments' are `experiments.replay`.
+    """
+    points = {point.key: point for point in plan.points()}
+    if not points:
+        return []
+    good = [r for r in records.load() if r.key in points and r.status == "ok"]
+    if not good:
+        raise ConfigError(
+            f"no record for the {plan.group} plan of {plan.chapter} on {plan.hardware!r}: measure it with "
+            f"`specbook run {plan.chapter} --hardware {plan.hardware} --group {plan.group}`"
+        )
+    wanted, here = machine_rule.load(plan.hardware), (hardware or detect()).id
+    fitting = [r for r in good if wanted.fits(r.hardware)] or good
+    begun = any(r.hardware.id == here and r.point.chapter == plan.chapter for r in fitting)
+
+    def held(machine_id: str) -> tuple[int, bool, str]:
+        return len({r.key for r in fitting if r.hardware.id == machine_id}), machine_id == here, machine_id
+
+    chosen = here if begun else max({r.hardware.id for r in fitting}, key=held)
+    place = {key: index for index, key in enumerate(points)}
+    own = [r for r in fitting if r.hardware.id == chosen]
+    current = next(iter(select.by_host(own)), None) or select.current(own)
+    named = [record.named(points[record.key].target.name) for record in current]
+    return sorted(named, key=lambda record: place[record.key])
+
+
+def recorded(plan: AnyPlan) -> list[RunRecord]:
+    """`replay` of a plan that a page can do without: none where it was never measured."""
+    with suppress(ConfigError):
+        return replay(plan)
+    return []
+
+
+def kept(chapter: str, hardware: str) -> list[RunRecord]:
+    """What is `recorded` of a full plan; none where there is no such plan for this hardware."""
+    with suppress(ConfigError):
+        return recorded(load(chapter, hardware, "full"))
+    return []
+
+
+def missing(
+    plans: Sequence[AnyPlan], hardware: Hardware, since: datetime | None = None, replicate: bool = False
+) -> list[Point]:
+    """Points of all plans that this machine has still to measure, with today's engine, weights and prompts.
+
+    A point that two chapters share appears once. An arm counts as measured only beside its baselines, in one
+    round: where an arm is missing, its baselines are measured again. Records from before `since` (UTC) do not
+    count; to `replicate`, neither do those of other hosts.
+    """
+    oldest = since.isoformat() if since else ""
+    done: dict[str, set[str]] = {}
+    for record in records.load(hardware.id):
+        elsewhere = replicate and record.hardware.host != hardware.host
+        if record.status == "ok" and record.started_at >= oldest and not elsewhere:
+            done.setdefault(identity(record.point, record.provenance), set()).add(record.round.id)
+    points: dict[str, Point] = {}
+    for point in (point for plan in plans for point in plan.points()):
+        points.setdefault(point.key, point)  # the first chapter that asks for it owns it
+    held = {key: done.get(name, set()) for key, name in _names(points).items()}
+    todo: set[str] = set()
+    for turn in order.turns(points.values()):
+        base = [p.key for p in turn if p.speculation is None]
+        beside = set.intersection(*(held[key] for key in base)) if base else None
+        arms = [p.key for p in turn if p.speculation is not None]
+        late = [key for key in arms if not (held[key] if beside is None else held[key] & beside)]
+        todo |= {*late, *(key for key in base if late or not held[key])}
+    return [point for key, point in points.items() if key in todo]
+
+
+def _names(points: Mapping[str, Point]) -> dict[str, str]:
+    """The identity that each point would have if it were measured now."""
+    arms: dict[str, Provenance] = {}
+    found = {}
+    for key, point in points.items():
+        arm = f"{point.target!r} {point.speculation!r}"
+        arms[arm] = arms.get(arm) or provenance.today(point.target, point.speculation)
+        prompts = {"prompts_sha256": provenance.prompts_sha256(point.traffic)}
+        found[key] = identity(point, arms[arm].model_copy(update=prompts))
+    return found
+
+
+def measure(
+    plans: Sequence[AnyPlan], since: datetime | None = None, *, replicate: bool = False, dirty: bool = False
+) -> list[RunRecord | ExperimentRecord]:
+    """Measure what is `missing`, then lossless checks and experiments; each is kept before the next starts.
+
+    Args:
+        plans: of one machine.
+        since: UTC; see `missing`.
+        replicate: measure the points again that other hosts of this machine have measured.
+        dirty: put records into the project's own `results/` even if its code differs from its commit.
+
+    Returns:
+        The new records, failed ones included.
+
+    Raises:
+        ConfigError: if models or prompts cannot be used, a plan is for another kind of machine, a closed loop
+            has too few requests, an experiment lacks its cluster, or what is missing would be measured with
+            uncommitted changes.
+        SpecbookError: if another campaign runs on this machine, or a record cannot be written.
+        EngineError: if every point failed, or a lossless check did.
+    """
+    hardware = detect()
+    if replicate and hardware.host is None:
+        raise ConfigError(
+            "this machine does not say which host it is (no boot id): measure again with --since"
+        )
+    for plan in plans:
+        machine_rule.load(plan.hardware).refuse_other(hardware, plan.hardware)
+        resources.refuse(plan, hardware)
+        experiments.check(plan)
+        if why := experiments.unavailable(plan):
+            raise ConfigError(why)
+    with _alone():
+        with console.busy("reading weights and what is on disk"):
+            todo = missing(plans, hardware, since, replicate)
+            if problem := resources.few_requests(todo):
+                raise ConfigError(problem)
+            if not dirty and (todo or _more(plans, hardware, since)):
+                provenance.refuse_uncommitted()
+            rounds = list(order.rounds(todo, at_once))
+        if rounds:
+            records.check_writable(hardware.id)
+            with console.busy("finding out how fast this machine can be"):
+                hardware = with_peaks(hardware)
+        with _progress(rounds) as bar:
+            made = []
+            for together in rounds:
+                refuse_another(hardware, detect())
+                made += _measure_round(together, hardware, bar)
+        if made and all(record.status == "failed" for record in made):
+            raise EngineError(f"all {len(made)} points failed. The last one: {made[-1].reason}")
+        for sweep in (sweep for plan in plans for sweep in plan.parts()):
+            lossless_check.measure_missing(sweep, hardware)
+        tried = [record for plan in plans for record in experiments.measure(plan, hardware, since)]
+        records.pack(hardware.id)
+    return [*made, *tried]
+
+
+def _more(plans: Sequence[AnyPlan], hardware: Hardware, since: datetime | None) -> bool:
+    """Whether experiments or lossless checks are missing."""
+    sweeps = (sweep for plan in plans for sweep in plan.parts())
+    return any(experiments.missing(plan, hardware, since) for plan in plans) or any(
+        lossless_check.missing(sweep, hardware) for sweep in sweeps
+    )
+
+
+def _progress(rounds: Sequence[order.Together]) -> tqdm:
+    stages = [stage for together in rounds for stage in together]
+    work = sum(SERVER_START_WORK * len(stage.servers) + sum(map(_work, stage.points)) for stage in stages)
+    return tqdm(
+        total=math.ceil(work), desc="measuring", disable=not rounds, leave=False,
+        bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed} < {remaining}",
+    )  # fmt: skip
+
+
+def _measure_round(together: order.Together, hardware: Hardware, bar: tqdm) -> list[RunRecord]:
+    """Measure one round; each record is on disk before the next point starts."""
+    restart = together[0].points[0].restart
+    name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{restart}-{secrets.token_hex(2)}"
+    places, made = iter(order.positions(together)), []
+    for stage in together:
+        bar.set_description(f"restart {restart}: starting {len(stage.servers)} servers")
+        start = SERVER_START_WORK * len(stage.servers)
+        own = (Round(id=name, position=next(places), seed=order.SEED) for _ in stage.points)
+        # Closed by name: an interrupt's traceback would else keep the servers for as long as it is held.
+        with closing(_measured(stage, own, hardware)) as found:
+            for record in found:
+                records.append(record)
+                made.append(record)
+                bar.set_description(f"restart {restart} {record.point.arm}")
+                bar.update(_work(record.point) + start)
+                start = 0.0
+    return made
+
+
+def _measured(stage: order.Stage, own: Iterator[Round], hardware: Hardware) -> Iterator[RunRecord]:
+    """Points of servers that are up together, in turns; one that dies is started again."""
+    with Fleet(stage.servers) as fleet:
+        for point in stage.points:
+            where = {"hardware": hardware, "together": next(own)}
+            try:
+                with fleet.running(point.target, point.speculation) as server:
+                    record = measure_point.measure(server, point, **where)
+            except EngineError as error:
+                record = measure_point.failed(point, paths.portable(str(error)), **where)
+            yield record
+
+
+def _work(point: Point) -> float:
+    """How long a point takes, up to a constant: batching serves more requests at once, but not for free."""
+    load = point.load
+    if load.request_rate_per_s is not None:
+        return load.num_requests / load.request_rate_per_s
+    assert load.concurrency is not None
+    return (load.num_requests + load.num_warmups) / load.concurrency**0.5
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Two campaigns on one machine would measure each other, whoever started them from whichever checkout."""
+    lock = FileLock(paths.machine_lock(), blocking=False, mode=0o666)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise SpecbookError("another measurement runs on this machine: wait for it, or end it") from error
+    except OSError as error:
+        raise SpecbookError(f"cannot lock {paths.machine_lock()}: {error.strerror}. Remove it") from error
+    try:
+        yield
+    finally:
+        loadgen.dismiss()  # a notebook's kernel lives on, and would keep it
+        lock.release()

@@ -1,0 +1,158 @@
+"""How long a plan will take and cost: by what like points took here, failing that by a datasheet."""
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from specbook.bench import resources
+from specbook.bench.experiments.registry import Work
+from specbook.bench.machine_rule import Machine
+from specbook.config.order import Together
+from specbook.config.schema import Point, resolve_model
+from specbook.records.run import RunRecord
+
+ANY = Machine()
+"""A machine of which nothing is known."""
+STAMP = "%Y%m%dT%H%M%SZ"
+"""A round's id begins with the time at which its servers were about to start."""
+
+
+class Forecast(NamedTuple):
+    """How long, what that stands on, and what it costs."""
+
+    seconds: float
+    points: int
+    measured: int
+    """Points like which one was measured on this machine."""
+    computed: int
+    """Points by the datasheet of the machine that the plan is for."""
+    starts: int
+    start_s: float | None
+    """One server's start; None where none was timed and none is assumed."""
+    price: str = ""
+    """In words; empty where machine.yaml names no accelerator."""
+
+    def __str__(self) -> str:
+        known = self.measured + self.computed
+        if not known:
+            return "no estimate, since nothing like it was measured on this machine"
+        part = "" if known == self.points else f" for {known} of them, the others being new here"
+        starts = "" if self.start_s is not None else f", without {self.starts} starts of servers"
+        price = f"; {self.price}" if self.price else ""
+        return f"about {_long(self.seconds)}{part}{starts}, {self._basis()}{price}"
+
+    def _basis(self) -> str:
+        like = "by what like points took on this machine"
+        sheet = (
+            "by the datasheet's memory: answers at their cap, no draft accepted, "
+            f"{resources.START_S / 60:.0f} min a start, checks left out"
+        )
+        if not self.computed:
+            return like
+        return f"{self.measured} of them {like}, {self.computed} {sheet}" if self.measured else sheet
+
+
+def _long(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} h" if seconds >= 2 * 3600 else f"{max(1, round(seconds / 60))} min"
+
+
+def forecast(rounds: Sequence[Together], done: Iterable[RunRecord], what: Machine = ANY) -> Forecast:
+    """What these rounds will take.
+
+    Args:
+        rounds: of `config.order`.
+        done: records of the machine that will measure them; none where that is another one.
+        what: which machine that is: what was not measured is taken from its datasheet.
+
+    Returns:
+        Medians over the most alike points, request for request: the same but for the restart, else with other
+        prompts, else of another model of the very same shape.
+    """
+    points = [point for together in rounds for stage in together for point in stage.points]
+    starts = sum(len(stage.servers) for together in rounds for stage in together)
+    return _of(points, starts, done, what)
+
+
+def of_experiments(works: Iterable[Work], done: Iterable[RunRecord], what: Machine = ANY) -> Forecast:
+    """What these experiments will take, their windows being taken for points; see `forecast`."""
+    works = list(works)
+    points = [point for work in works for point in work.points]
+    return _of(points, sum(work.starts for work in works), done, what)
+
+
+def _of(points: Sequence[Point], starts: int, done: Iterable[RunRecord], what: Machine) -> Forecast:
+    good = [run for run in done if run.measurement is not None]
+    took: dict[Hashable, list[float]] = {}
+    for run in good:
+        for name in _names(run.point):
+            took.setdefault(name, []).append(_seconds_a_request(run))
+    like = [_expected(point, took) for point in points]
+    new = [point for point, known in zip(points, like, strict=True) if known is None]
+    sheet = [resources.seconds(what, point) for point in new] if what.peak else []
+    measured, computed = ([one for one in found if one is not None] for found in (like, sheet))
+    start_s = _start_s(good) or (resources.START_S if computed else None)
+    seconds = sum(measured) + sum(computed) + starts * (start_s or 0.0)
+    price = _price(what, points, seconds) if what.memory_bytes is not None else ""
+    return Forecast(seconds, len(points), len(measured), len(computed), starts, start_s, price)
+
+
+def _price(what: Machine, points: Sequence[Point], seconds: float) -> str:
+    devices = max((what.devices_for(point.target.tensor_parallel_size) for point in points), default=1)
+    return f"{devices} x {what.title}, {resources.dollars(what, devices, seconds / 3600)}"
+
+
+def _names(point: Point) -> Iterator[Hashable]:
+    """The point without its restart, and without its prompts too; then with its models' shape alone: the most
+    alike first."""
+    target, how, asked = point.target, point.speculation, point.traffic
+    load = point.load.concurrency, point.load.request_rate_per_s, asked.max_tokens
+    for models in (target.model, repr(how)), (_shape(target.model), how.label if how else None):
+        served = (*models, target.dtype, target.execution, *load)
+        yield (*served, asked.domain, asked.prompts)
+        yield served
+
+
+@cache
+def _shape(model: str) -> str:
+    """What the model's configuration says; its name where there is none here."""
+    config = Path(resolve_model(model), "config.json")
+    return config.read_text(encoding="utf-8") if config.is_file() else model
+
+
+def _expected(point: Point, took: Mapping[Hashable, list[float]]) -> float | None:
+    """Its window, and its warm-up as if that went as fast."""
+    each = next((median(took[name]) for name in _names(point) if name in took), None)
+    return None if each is None else each * (point.load.num_requests + point.load.num_warmups)
+
+
+def _seconds_a_request(run: RunRecord) -> float:
+    assert run.measurement is not None
+    return run.measurement.throughput.duration_s / run.point.load.num_requests
+
+
+def _start_s(good: Iterable[RunRecord]) -> float | None:
+    """From a round's stamp to its first point, by the servers that were started in between.
+
+    Those are all of its arms on a CPU, and one where an engine takes all the memory. Records from before
+    rounds timed none.
+    """
+    rounds: dict[str, list[RunRecord]] = {}
+    for run in good:
+        rounds.setdefault(run.round.id, []).append(run)
+    found = []
+    for name, runs in rounds.items():
+        if (began := _began(name)) is not None:
+            first = min(datetime.fromisoformat(run.started_at) for run in runs)
+            arms = len({run.point.arm for run in runs}) if runs[0].hardware.kind == "cpu" else 1
+            found.append((first - began).total_seconds() / arms)
+    return median(found) if found else None
+
+
+def _began(round_id: str) -> datetime | None:
+    try:
+        return datetime.strptime(round_id.partition("-")[0], STAMP).replace(tzinfo=UTC)
+    except ValueError:
+        return None

@@ -1,0 +1,134 @@
+"""Experts that a step touches: the model's own router over the answers that baselines' records hold."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from specbook import records
+from specbook.bench import provenance
+from specbook.bench.experiments.registry import register
+from specbook.bench.hardware import detect
+from specbook.config import prompt_files
+from specbook.config.schema import Frozen, Name, Target, resolve_model
+from specbook.errors import ConfigError
+from specbook.records.moe_results import ExpertsTouched, Touched
+from specbook.stats import experts, ratios
+from specbook.stats.estimate import Estimate
+
+
+class Asked(Frozen):
+    """Which steps to count."""
+
+    target: Target
+    domains: tuple[Name, ...] = Field(min_length=1)
+    num_speculative_tokens: tuple[int, ...] = Field(min_length=1)
+    """0 is always counted too: a decode step."""
+    concurrency: tuple[int, ...] = Field(min_length=1)
+    answers_per_domain: int = Field(default=64, ge=1)
+
+
+@register("experts_touched", Asked, ExpertsTouched)
+def run(asked: Asked) -> ExpertsTouched:
+    """Route recorded answers again, and count.
+
+    Raises:
+        ConfigError: if no baseline of this target and these weights was recorded on this machine.
+    """
+    from transformers import AutoTokenizer
+
+    from specbook.bench import moe_routing
+
+    folder = Path(resolve_model(asked.target.model))
+    streams = {domain: recorded(asked, domain) for domain in asked.domains}
+    model, tokenizer = moe_routing.load(folder), AutoTokenizer.from_pretrained(folder)
+    encoded = {
+        domain: [encode(tokenizer, turns, text) for turns, text in found] for domain, found in streams.items()
+    }
+    chosen = {
+        domain: [moe_routing.chosen(model, *both) for both in found if both[1]]
+        for domain, found in encoded.items()
+    }
+    every = [both for found in encoded.values() for both in found]
+    return ExpertsTouched(
+        num_experts=model.config.num_experts, num_experts_per_token=model.config.num_experts_per_tok,
+        context=round(np.mean([len(prompt) + len(answer) / 2 for prompt, answer in every])),
+        logit_spread=np.mean(
+            [moe_routing.logit_spread(model, [*prompt, *answer]) for (prompt, answer), *_ in encoded.values()]
+        ),
+        touched=tuple(_rows(asked, chosen)),
+    )  # fmt: skip
+
+
+def recorded(asked: Asked, domain: str) -> list[tuple[list[dict], str]]:
+    """What was asked, turn by turn, and the answer, each prompt once: of this machine's baselines.
+
+    Raises:
+        ConfigError: if there is none.
+    """
+    weights = provenance.model_sha256(asked.target.model, asked.target.revision)
+    found: dict[str, tuple[list[dict], str]] = {}
+    for run in records.load(detect().id):
+        if _fits(run, asked.target, domain, weights):
+            turns = {one.id: one.turns() for one in prompt_files.of(run.point.traffic)}
+            rows = records.requests(run)
+            rows = rows[rows["error"].isna() | (rows["error"] == "")]
+            for name, text in rows[["prompt_id", "text"]].itertuples(index=False):
+                found.setdefault(name, (turns[name], text))
+    if not found:
+        raise ConfigError(
+            f"no recorded answers of {asked.target.name} to {domain!r} with today's weights and prompts on "
+            "this machine: measure the chapter's sweep first"
+        )
+    return list(found.values())[: asked.answers_per_domain]
+
+
+def _fits(run: records.RunRecord, target: Target, domain: str, weights: str) -> bool:
+    point = run.point
+    return (
+        run.status == "ok" and point.speculation is None and point.traffic.domain == domain
+        and point.target.model == target.model and not point.target.router_noise
+        and run.provenance.weights_sha256.get("target") == weights
+        and run.provenance.prompts_sha256 == provenance.prompts_sha256(point.traffic)
+    )  # fmt: skip
+
+
+def encode(tokenizer, turns: Sequence[dict], text: str) -> tuple[list[int], list[int]]:
+    """Token ids of a prompt, through the chat template, and of its answer."""
+    prompt = tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+    return tuple(tokenizer(part, add_special_tokens=False)["input_ids"] for part in (prompt, text))
+
+
+def _rows(asked: Asked, chosen: dict[str, list[NDArray[np.bool_]]]) -> Iterator[Touched]:
+    depths = sorted({0, *asked.num_speculative_tokens})
+    for domain, batch, k in itertools.product(asked.domains, asked.concurrency, depths):
+        found = count(chosen[domain], batch, k + 1)
+        if found is not None:
+            yield Touched(domain=domain, concurrency=batch, num_speculative_tokens=k, experts=found)
+
+
+def count(
+    streams: Sequence[NDArray[np.bool_]], batch: int, tokens: int, unit: str = "answers"
+) -> Estimate | None:
+    """Distinct experts of a layer that a step over `tokens` tokens of each of `batch` answers touches.
+
+    Args:
+        streams: [tokens, layers, experts] of each answer; each counts once, however long it is.
+        batch: answers that go on together, see `experts.together`.
+        tokens: of each answer in one step; answers that are shorter are left out.
+        unit: what n counts.
+
+    Returns:
+        The mean over layers and choices of answers, and its jackknife interval over them; None where too few
+        answers are long enough.
+    """
+    touching = [experts.shares(stream, tokens) for stream in streams if len(stream) >= tokens]
+    n = len(touching)
+    if n <= batch:
+        return None
+    whole = experts.together(np.stack(touching), batch)
+    without = [experts.together(np.stack(touching[:i] + touching[i + 1 :]), batch) for i in range(n)]
+    return ratios.ratio_of_sums_ci(n * whole - (n - 1) * np.array(without), np.ones(n), unit_of_n=unit)

@@ -1,0 +1,149 @@
+"""Fallback: two servers, one that drafts and one that does not, behind a router, while the traffic drifts."""
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Literal, Self, get_args
+
+from pydantic import Field, model_validator
+
+from specbook.bench import traffic_phases
+from specbook.bench.experiments.registry import Work, register, weights_of
+from specbook.bench.traffic_phases import Phases, Reader
+from specbook.config.schema import Frozen, Speculation, Target
+from specbook.engine.router import Router
+from specbook.engine.server import Server
+from specbook.errors import EngineError
+from specbook.records.drift_results import Arm, ArmName, FallenBack, Switched
+from specbook.stats.fallback import Fallback, Policy
+from specbook.stats.monitors import Growth
+
+ARMS: tuple[ArmName, ...] = get_args(ArmName)
+NAMES = ("drafting", "plain")
+"""Names of the two servers."""
+
+
+class FallbackEpisodes(Frozen):
+    """Arms are measured in turns, in an order drawn for each repeat."""
+
+    target: Target
+    speculation: Speculation
+    instead: Speculation | None = None
+    """How the other server drafts, e.g. by ngram; None: not at all."""
+    policy: Policy
+    traffic: Phases
+    repeats: int = Field(ge=1)
+    variables: Mapping[Literal["drafting", "plain"], Mapping[str, str]] = Field(default_factory=dict)
+    """Variables for each server's environment: two on one machine may want a processor each."""
+    seed: int = 0
+
+    @model_validator(mode="after")
+    def _comes_back(self) -> Self:
+        trials = self.traffic.num_requests // len(self.traffic.phases) // self.policy.trial_every
+        most = trials * self.traffic.max_tokens  # a draft yields a token at least
+        if most < self.policy.min_drafts:
+            raise ValueError(
+                f"{trials} trials of a phase make {most} drafts at most, and min_drafts is "
+                f"{self.policy.min_drafts}: it would never come back. Lower it or trial_every, or send more"
+            )
+        return self
+
+
+class Controller:
+    """Called again and again: reads the drafting server's counters, and turns the router as the policy says.
+
+    Metrics that vanish change nothing; a counter that was reset goes on from 0.
+    """
+
+    def __init__(self, router: Router, reader: Reader, policy: Policy | None) -> None:
+        self._router, self._reader = router, reader
+        self._fallback = Fallback(policy) if policy else None
+        self.switches: list[tuple[Switched, float]] = []
+        """With the clock's reading at each."""
+
+    def __call__(self) -> None:
+        """Look, if it is time to."""
+        if not self._reader() or self._fallback is None:
+            return
+        known = [row for row in self._reader.rows if row[1] is not None][-2:]
+        if len(known) < 2 or self._reader.rows[-1][1] is None:
+            return
+        grown = Growth.of(*zip(*known, strict=True))
+        before = len(self._fallback.switches)
+        self._fallback.see(known[-1][0], grown.drafts.sum(), grown.accepted.sum())
+        for switch in self._fallback.switches[before:]:
+            self._turn(switch.drafting, switch.length)
+
+    def _turn(self, drafting: bool, length: float) -> None:
+        self._router.preferred = "drafting" if drafting else "plain"
+        in_flight = {name: n for name, n in self._router.in_flight.items() if n}
+        told = Switched(at_s=0.0, drafting=drafting, length=length, in_flight=in_flight)
+        self.switches.append((told, time.perf_counter()))
+
+
+def work(asked: FallbackEpisodes) -> Work:
+    """Two servers; the arm with fallback is taken for one that always drafts."""
+    drafting, plain = (asked.traffic.points(asked.target, how) for how in (asked.speculation, asked.instead))
+    return Work(2, asked.repeats * (2 * drafting + plain))
+
+
+@register("fallback", FallbackEpisodes, FallenBack, work)
+def fallback(asked: FallbackEpisodes) -> FallenBack:
+    """Every arm through the same router to the same two servers, both up in all arms.
+
+    Raises:
+        EngineError: if a server does not start, has ended before an arm begins, or nothing is answered.
+            Requests that are lost are a result.
+    """
+    weights = weights_of(asked)
+    with ExitStack() as stack:
+        pair = [Server(asked.target, how) for how in (asked.speculation, asked.instead)]
+        for server, name in zip(pair, NAMES, strict=True):
+            server.environment |= asked.variables.get(name, {})
+            stack.enter_context(server)
+        for server in pair:
+            traffic_phases.warm(asked.traffic, asked.target, server.client.url, server.api_key)
+        return FallenBack(arms=tuple(_arms(asked, pair)), weights_sha256=weights)
+
+
+def _arms(asked: FallbackEpisodes, pair: Sequence[Server]) -> list[Arm]:
+    made = []
+    for repeat in range(asked.repeats):
+        order = list(ARMS)
+        random.Random(asked.seed + repeat).shuffle(order)
+        for name in order:
+            _both_up(pair)
+            made.append(one_arm(asked, pair, name, repeat))
+    return made
+
+
+def _both_up(pair: Sequence[Server]) -> None:
+    """With one of them gone the router serves by the other, and an arm would bear the wrong name."""
+    for server in pair:
+        if not server.is_alive():
+            raise EngineError(
+                f"a server ended between two arms: {server.obituary()} (log: {server.log_path})"
+            )
+
+
+def one_arm(asked: FallbackEpisodes, pair: Sequence[Server], name: ArmName, repeat: int) -> Arm:
+    """One window through a router of its own.
+
+    Raises:
+        EngineError: if nothing is answered.
+    """
+    how, seed = asked.traffic, asked.seed + repeat
+    urls = dict(zip(NAMES, (server.client.url for server in pair), strict=True))
+    trial = ("drafting", asked.policy.trial_every) if name == "fallback" else None
+    reader = Reader(pair[0].counters, how.scrape_s)
+    with Router(urls, trial=trial) as router:
+        router.preferred = "plain" if name == "plain" else "drafting"
+        control = Controller(router, reader, asked.policy if name == "fallback" else None)
+        result = traffic_phases.send(how, asked.target, router.url, pair[0].api_key, seed, control)
+    zero = min(result["start_times"])
+    return Arm(
+        arm=name, repeat=repeat, episode=traffic_phases.episode(how, result, reader),
+        switches=tuple(told.model_copy(update={"at_s": at - zero}) for told, at in control.switches),
+        served=dict(+router.served), broken=sum(router.broken.values()),
+    )  # fmt: skip

@@ -1,0 +1,141 @@
+"""What a decode step's time goes into, and what the engine's own options change: one sequence at a time."""
+
+import random
+import statistics
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+from pydantic import Field
+
+from specbook import paths
+from specbook.bench import traffic_phases
+from specbook.bench.experiments.registry import register
+from specbook.bench.traffic_phases import WARM_SEED, Phases
+from specbook.config.schema import Frozen, Name, Speculation, Target
+from specbook.engine import registry
+from specbook.engine.base import Profiler
+from specbook.engine.server import Server
+from specbook.errors import ConfigError, EngineError
+from specbook.records.step_results import Stepped, Variant
+
+
+class Options(Frozen):
+    """The engine's own options, tried under a name."""
+
+    name: Name
+    extra_args: tuple[str, ...] = ()
+    """Arguments for its command line."""
+    variables: dict[str, str] = Field(default_factory=dict)
+    """Variables for its environment."""
+
+
+class Asked(Frozen):
+    """One method, and the options to try on it."""
+
+    target: Target
+    speculation: Speculation | None = None
+    domain: Name
+    options: tuple[Options, ...] = (Options(name="as planned"),)
+    """Turns are taken; the others are held against the first."""
+    turns: int = Field(ge=1)
+    num_requests: int = Field(ge=1)
+    """Prompts of a turn, one after another; the same for all options, and others in the next turn."""
+    max_tokens: int = Field(ge=2)
+
+
+@register("step", Asked, Stepped)
+def run(asked: Asked) -> Stepped:
+    """All servers are up, and each runs in its own turns; what is profiled comes last.
+
+    Raises:
+        ConfigError: if the engine has no profiler, or the models cannot work.
+        EngineError: if a server does not start or answer, or no step was profiled.
+    """
+    profiler = registry.of(asked.target).profiler
+    if profiler is None:
+        raise ConfigError(f"engine {asked.target.engine!r} has no profiler: leave the experiment out")
+    how = Phases(
+        phases=((asked.domain,),), num_requests=asked.num_requests, concurrency=1, max_tokens=asked.max_tokens
+    )
+    with ExitStack() as stack, tempfile.TemporaryDirectory(dir=paths.scratch("profile")) as top:
+        folders = [Path(top) / str(i) for i in range(len(asked.options))]
+        each = list(zip(asked.options, folders, strict=True))
+        servers = [_started(asked, option, folder, profiler, stack) for option, folder in each]
+        for server in servers:
+            _in_turn(server, how, WARM_SEED)
+        turns: list[list[tuple[float, float]]] = [[] for _ in servers]
+        for turn in range(asked.turns):
+            order = list(range(len(servers)))
+            random.Random(turn).shuffle(order)
+            for i in order:
+                turns[i].append(_in_turn(servers[i], how, turn))
+        steps = [
+            _profiled(server, how, asked.turns, profiler, folder)
+            for server, folder in zip(servers, folders, strict=True)
+        ]
+    return Stepped(variants=tuple(map(_variant, asked.options, turns, steps)))
+
+
+def _started(asked: Asked, how: Options, folder: Path, profiler: Profiler, stack: ExitStack) -> Server:
+    """A server with these options and the profiler at hand, paused."""
+    arguments = (*asked.target.extra_args, *how.extra_args, *profiler.arguments(folder))
+    server = Server(asked.target.model_copy(update={"extra_args": arguments}), asked.speculation)
+    server.environment |= {**profiler.variables, **how.variables}
+    stack.enter_context(server).pause()
+    return server
+
+
+def _in_turn(server: Server, how: Phases, turn: int) -> tuple[float, float]:
+    """The server runs for one turn: (median seconds a step, tokens a step)."""
+    server.resume()
+    try:
+        return _timed(server, how, turn)
+    finally:
+        server.pause()
+
+
+def _timed(server: Server, how: Phases, turn: int) -> tuple[float, float]:
+    """By the load generator that chapters use."""
+    result, step_s = traffic_phases.timed(server, how, turn)
+    return step_s, sum(n - 1 for n in result["output_lens"]) / sum(map(len, result["itls"]))
+
+
+def _profiled(
+    server: Server, how: Phases, turn: int, profiler: Profiler, folder: Path
+) -> list[dict[str, float]]:
+    """Parts of each step of one more turn, of few prompts: a profile holds a thousand events of each.
+
+    Raises:
+        EngineError: if the server does not answer, or profiled nothing.
+    """
+    few = how.model_copy(update={"num_requests": min(how.num_requests, 2)})
+    server.resume()
+    try:
+        server.client.post(profiler.start_path)
+        _timed(server, few, turn)
+        server.client.post(profiler.stop_path)
+    except httpx.HTTPError as error:
+        raise EngineError(f"{server.target.name} was not profiled: {error}") from error
+    finally:
+        server.pause()
+    found = profiler.steps(folder)
+    if not found:
+        raise EngineError(f"{server.target.name} profiled no step: {server.last_words()}")
+    return found
+
+
+def _variant(
+    how: Options, turns: Sequence[tuple[float, float]], steps: Sequence[dict[str, float]]
+) -> Variant:
+    """A step is the median: of the first and last of an answer, some were longer."""
+    whole = [sum(step.values()) for step in steps]
+    parts = {part: statistics.median(step[part] for step in steps) for part in steps[0]}
+    total = sum(parts.values())
+    return Variant(
+        name=how.name, length=statistics.fmean(length for _, length in turns),
+        step_s=tuple(step_s for step_s, _ in turns), profiled_step_s=statistics.median(whole),
+        parts={part: spent / total for part, spent in parts.items()},
+    )  # fmt: skip

@@ -1,0 +1,143 @@
+"""Where a number came from: code, versions, weights, command line, and how busy the machine was."""
+
+import hashlib
+import os
+import platform
+import subprocess
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from specbook import engine, paths
+from specbook.config import methods
+from specbook.config.schema import Speculation, Target, Traffic, resolve_model
+from specbook.engine import preflight
+from specbook.errors import ConfigError
+from specbook.records.origin import Provenance
+
+PACKAGES = ("specbook", "torch", "transformers", "speculators", "numpy")
+"""Beside those that engines and methods name."""
+
+
+def git(*args: str) -> str | None:
+    """What git says in the project's folder; None if there is no git, no checkout, or it fails."""
+    try:
+        done = subprocess.run(("git", *args), cwd=paths.root(), capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def git_state() -> tuple[str | None, bool | None]:
+    """(commit, whether code, plans or models differ from it); (None, None) when nobody knows.
+
+    A container image holds no checkout: its build says the commit in `SPECBOOK_COMMIT`.
+    """
+    if built_from := os.environ.get("SPECBOOK_COMMIT"):
+        return built_from, False
+    return _checkout(paths.root())
+
+
+@cache
+def _checkout(folder: Path) -> tuple[str | None, bool | None]:
+    """Commit of this folder, and whether lib/, params/ or models/ differ from it; both None where unknown.
+
+    It is as it was when first asked for: the code that runs was read then.
+    """
+    sha = git("rev-parse", "HEAD")
+    status = git("status", "--porcelain", "--untracked-files=no", "--", "lib", "params", "models")
+    return (sha, bool(status)) if sha and status is not None else (None, None)
+
+
+def refuse_uncommitted() -> None:
+    """Raise ConfigError where the project's own records would be of code that no commit holds.
+
+    Records in another folder are their owner's, and say whether the code was committed.
+    """
+    commit, changed = git_state()
+    if changed and paths.results_dir().resolve() == (paths.root() / "results").resolve():
+        raise ConfigError(
+            f"lib/, params/ or models/ differ from commit {str(commit)[:12]}, and records in results/ name "
+            "the commit that made them. To fix: commit first, set SPECBOOK_RESULTS to another folder, or "
+            "give --dirty: the records then say so"
+        )
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Installed versions of Python, PACKAGES, and what engines and methods need."""
+    found = {"python": platform.python_version()}
+    engines = (package for each in engine.known() for package in each.packages)
+    drafters = (wanted.partition("==")[0] for each in methods.known() for _, wanted in each.packages)
+    for name in (*PACKAGES, *engines, *drafters):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of one file, hexadecimal."""
+    found = path.stat()
+    return _sha256(path, found.st_mtime_ns, found.st_size)
+
+
+@cache
+def _sha256(path: Path, mtime_ns: int, size: int) -> str:
+    # Remembered for as long as the file is unchanged: a notebook's kernel may outlive a training.
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def model_sha256(model: str, revision: str | None) -> str:
+    """Digest of a local model's weight files in name order; `hub:<id>@<revision>` for a hub id.
+
+    `shape:` and the digest of its config.json for a folder that holds no weights.
+    """
+    folder = Path(resolve_model(model))
+    if not folder.is_dir():
+        return f"hub:{model}@{revision or 'main'}"
+    files = sorted(folder.glob("*.safetensors"))
+    if not files and (shape := folder / "config.json").is_file():
+        return f"shape:{file_sha256(shape)}"
+    return hashlib.sha256("".join(file_sha256(f) for f in files).encode()).hexdigest()
+
+
+def weights_sha256(target: Target, speculation: Speculation | None) -> dict[str, str]:
+    """What the server would load: `{"target": ...}` and, with a trained draft, `{"draft": ...}`."""
+    found = {"target": model_sha256(target.model, target.revision)}
+    if speculation is not None and speculation.model is not None:
+        found["draft"] = model_sha256(speculation.model, speculation.revision)
+    return found
+
+
+def load_average() -> float:
+    """Runnable processes, averaged over the last minute."""
+    return round(os.getloadavg()[0], 2)
+
+
+def today(target: Target, speculation: Speculation | None, traffic: Traffic | None = None) -> Provenance:
+    """What a measurement started now would say of itself; the command lines are for whoever runs them."""
+    environment = engine.of(target).environment(target, speculation)
+    served = {
+        "weights_sha256": weights_sha256(target, speculation),
+        "draft_trained_depth": preflight.trained_depth(speculation),
+        "prompts_sha256": prompts_sha256(traffic) if traffic else "",
+        "server_env": {name: paths.portable(value) for name, value in environment.items()},
+    }
+    return of_code().model_copy(update=served)
+
+
+def of_code() -> Provenance:
+    """What an experiment started now would say of itself that serves no model."""
+    sha, dirty = git_state()
+    return Provenance(
+        git_sha=sha, git_dirty=dirty, versions=versions(), weights_sha256={}, prompts_sha256="",
+        server_command=(), server_env={}, bench_command=(), load_average_1min=load_average(),
+    )  # fmt: skip
+
+
+def prompts_sha256(traffic: Traffic) -> str:
+    """SHA-256 of the prompts' file; empty where there is none."""
+    return file_sha256(traffic.file()) if traffic.file().is_file() else ""

@@ -1,0 +1,180 @@
+"""What a plan asks of accelerators, whether they are here or not: memory by server, seconds and dollars."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from specbook.bench import machine_rule
+from specbook.bench.hardware import PEAKS
+from specbook.bench.machine_rule import Machine
+from specbook.config import AnyPlan, models, prices
+from specbook.config.order import Configuration
+from specbook.config.schema import REQUESTS_A_SLOT, Point, Speculation, Target, resolve_model
+from specbook.errors import ConfigError
+from specbook.records.origin import Hardware
+from specbook.stats import memory, roofline, shape, sized
+from specbook.stats.memory import Memory
+
+START_S = 120.0
+"""A compiled start of a large model, as others report it; a Neuron compiler may take hours the first time."""
+SHARE = "--gpu-memory-utilization"
+
+
+class Draft(NamedTuple):
+    """What a draft keeps in memory."""
+
+    weight_bytes: float | None
+    num_layers: int
+
+
+def lines(plans: Sequence[AnyPlan]) -> list[str]:
+    """One for each server; none where machine.yaml does not say the memory."""
+    found = []
+    for hardware in dict.fromkeys(plan.hardware for plan in plans):
+        what = machine_rule.load(hardware)
+        points = {point.key: point for plan in plans if plan.hardware == hardware for point in plan.points()}
+        if what.memory_bytes is not None and points:
+            found += [server(what, *one) for one in _servers(points.values())]
+    return found
+
+
+def _servers(points: Iterable[Point]) -> Iterator[Configuration]:
+    seen = {repr((p.target, p.speculation)): (p.target, p.speculation) for p in points}
+    yield from seen.values()
+
+
+def server(what: Machine, target: Target, speculation: Speculation | None) -> str:
+    """`fits` or `DOES NOT FIT`, and the sum that says so."""
+    label = f"{target.name}, {speculation.label if speculation else 'baseline'} ({target.execution})"
+    try:
+        found = of(what, target, speculation)
+    except ConfigError as error:
+        return f"DOES NOT FIT: {label}: {error}"
+    if found is None:
+        return f"not known: {label}: no model file names {target.model}, and no folder here has its shape"
+    room = f"{min(found.sequences, target.max_num_seqs)} of {target.max_num_seqs} sequences of "
+    room += f"{target.max_model_len} tokens"
+    return f"{'fits' if found.sequences else 'DOES NOT FIT'}: {label}: {found.sum()}: {room}"
+
+
+def few_requests(points: Iterable[Point]) -> str | None:
+    """Which closed loops have too few requests to be of their concurrency, and how many would do."""
+    few: dict[str, dict[int, int]] = {}
+    for point in points:
+        if point.load.num_requests < point.load.fewest_requests and point.load.concurrency:
+            few.setdefault(point.chapter, {})[point.load.concurrency] = point.load.num_requests
+    if not few:
+        return None
+    each = (
+        f"{n} requests at concurrency {c} of {chapter}"
+        for chapter, own in few.items()
+        for c, n in own.items()
+    )
+    enough = ", ".join(
+        f"{c}: {REQUESTS_A_SLOT * c}" for c in sorted({c for own in few.values() for c in own})
+    )
+    return (
+        f"{'; '.join(each)}: fewer than {REQUESTS_A_SLOT} a slot. Most of such a window is first wave and "
+        f"drain, so the batch is half empty. To fix: set num_requests to {enough} or more, or leave the "
+        "concurrency out"
+    )
+
+
+def refuse(plan: AnyPlan, hardware: Hardware) -> None:
+    """Raise ConfigError, with the sum, if this machine cannot hold one of the plan's servers.
+
+    Where a target's shape or the devices' memory is not known, nothing is refused.
+    """
+    here = {"memory_bytes": hardware.gpu_memory_bytes, "devices": hardware.gpu_count or None}
+    title = hardware.gpu_name or hardware.id
+    what = machine_rule.load(plan.hardware).model_copy(update={**here, "title": title})
+    if what.memory_bytes is None:
+        return
+    for target, speculation in _servers(plan.points()):
+        found = of(what, target, speculation)
+        if found is not None and not found.sequences:
+            raise ConfigError(
+                f"{target.name} does not fit {title}: {found.sum()}. Raise tensor_parallel_size, lower "
+                "max_model_len, or serve narrower weights"
+            )
+
+
+def of(what: Machine, target: Target, speculation: Speculation | None) -> Memory | None:
+    """The memory of one rank; None where the target's shape is not known.
+
+    Raises:
+        ConfigError: if the machine has too few devices, or their number does not divide the model.
+    """
+    ranks, known = target.tensor_parallel_size, sized.of(target)
+    devices = what.devices_for(ranks)
+    if what.devices is not None and devices > what.devices:
+        raise ConfigError(
+            f"tensor_parallel_size {ranks} takes {devices} devices, and {what.title} has {what.devices}"
+        )
+    if known is None or what.rank_memory_bytes is None:
+        return None
+    if known.shape.num_heads % ranks:
+        raise ConfigError(
+            f"tensor_parallel_size {ranks} does not divide {known.shape.num_heads} attention heads"
+        )
+    draft = drafted(target, speculation)
+    return Memory.of(
+        known.shape, known.form, what.rank_memory_bytes, target.max_model_len, target.max_num_seqs,
+        ranks=ranks, draft_bytes=draft.weight_bytes, draft_layers=draft.num_layers,
+        num_speculative_tokens=speculation.num_speculative_tokens if speculation else 0,
+        share=_share(target.extra_args),
+    )  # fmt: skip
+
+
+def _share(arguments: Sequence[str]) -> float:
+    place = arguments.index(SHARE) + 1 if SHARE in arguments else len(arguments)
+    return float(arguments[place]) if place < len(arguments) else memory.ENGINE_SHARE
+
+
+def drafted(target: Target, speculation: Speculation | None) -> Draft:
+    """What the draft keeps; a method without a model keeps nothing there."""
+    if speculation is None or speculation.model is None:
+        return Draft(0.0, 0)
+    if head := models.head_of_shape(speculation.model):
+        return Draft(head.weight_bytes, head.num_layers)
+    folder = Path(resolve_model(speculation.model))
+    if folder.is_dir():
+        return Draft(sum(p.stat().st_size for p in folder.glob("*.safetensors")), _layers(folder))
+    found = models.of(target.model)
+    head = models.load(found[0]).head_of(speculation.model) if found else None
+    return Draft(head.weight_bytes, head.num_layers) if head else Draft(None, 1)
+
+
+def _layers(folder: Path) -> int:
+    config: dict[str, Any] = shape.read_config(folder / "config.json")
+    return config.get("transformer_layer_config", config).get("num_hidden_layers", 1)
+
+
+def dollars(what: Machine, devices: int, hours: float) -> str:
+    """What so many hours of so many devices cost at the list price that machine.yaml names."""
+    if what.price is None:
+        return "what it costs is not known: machine.yaml names no price"
+    price = prices.machine(what.price)
+    bill = price.machines_for(devices) * price.usd_per_hour
+    return f"about ${bill * hours:,.0f} at {price.name}, ${bill:,.2f} an hour ({price.date})"
+
+
+def seconds(what: Machine, point: Point) -> float | None:
+    """Seconds of one point's window and warm-up by the datasheet.
+
+    Answers are at their cap, no draft is accepted, and steps are as fast as the memory. None where the peak
+    or the shape is not known.
+    """
+    peak, known, load = PEAKS.get(what.peak or ""), sized.of(point.target), point.load
+    if load.request_rate_per_s is not None:
+        return (load.num_requests + load.num_warmups) / load.request_rate_per_s
+    if peak is None or known is None or load.concurrency is None:
+        return None
+    cost = roofline.decode_step(
+        known.shape, load.concurrency, point.traffic.max_tokens, known.widths.dtype_bytes, peak.bytes_per_s,
+        peak.flops_per_s, layer_bytes=known.widths.layer_bytes,
+        tokens_per_sequence=1 + (point.speculation.num_speculative_tokens if point.speculation else 0),
+        devices=what.devices_for(point.target.tensor_parallel_size),
+    )  # fmt: skip
+    turns = -(-(load.num_requests + load.num_warmups) // load.concurrency)
+    return None if cost.memory_s is None else turns * point.traffic.max_tokens * cost.memory_s

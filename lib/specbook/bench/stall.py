@@ -1,0 +1,159 @@
+"""An engine that stands still: noticed while it is silent, or afterwards in what its requests received."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import psutil
+
+from specbook.config.schema import Load
+from specbook.engine.base import Pulse
+from specbook.engine.server import Server
+from specbook.errors import EngineError, HangError
+
+PERIOD_S = 5.0
+"""Between two looks at a server under load: each costs it milliseconds."""
+SILENCE_S = 60.0
+"""None of the engine's figures moved for so long, under load: it hangs."""
+STALL_S = 5.0
+"""No request got a token for so long, and then some did: it stalled. No record from before this rule did."""
+
+
+class Watch:
+    """Called again and again while `server` is under `load`; raises when it is gone or stands still.
+
+    Long prompts on a slow machine are no silence. Each chunk of a prompt moves a figure of the engine's; and
+    should one step take minutes, then so did the start, which ran one, and the prompts before.
+
+    Args:
+        server: under load from now on.
+        load: a closed loop always has a request in flight; between Poisson arrivals an engine may rest.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, server: Server, load: Load, clock: Callable[[], float] = time.monotonic) -> None:
+        self._server, self._load, self._clock = server, load, clock
+        self._pulse: Pulse | None = None
+        self._looked = self._moved = clock()
+        self._cpu_s = self._cpu()
+
+    def __call__(self) -> None:
+        """Look, if it is time to.
+
+        Raises:
+            HangError: if no figure moved for too long.
+            EngineError: if the server has ended.
+        """
+        if not self._server.is_alive():
+            raise EngineError("the server went away under load")
+        now = self._clock()
+        if now - self._looked < PERIOD_S:
+            return
+        self._looked, pulse = now, self._read()
+        if pulse is not None and (self._pulse is None or pulse.figures != self._pulse.figures):
+            self._pulse, self._moved, self._cpu_s = pulse, now, self._cpu()
+        elif (silent_s := now - self._moved) > self._patience_s():
+            raise self._hung(silent_s)
+
+    def _read(self) -> Pulse | None:
+        try:
+            return self._server.pulse()
+        except EngineError:  # too busy to answer, or hanging: time tells which
+            return None
+
+    def _patience_s(self) -> float:
+        prefill_s, running = (self._pulse.mean_prefill_s, self._pulse.requests) if self._pulse else (0.0, 0)
+        rate = self._load.request_rate_per_s
+        rest_s = 20 / rate if rate and not running else 0.0  # one gap in e^20 is longer
+        return max(SILENCE_S, self._server.start_s, 10 * prefill_s) + rest_s
+
+    def _hung(self, silent_s: float) -> HangError:
+        engine, machine = (
+            (now - before) / silent_s for now, before in zip(self._cpu(), self._cpu_s, strict=True)
+        )
+        others, cores = max(0.0, machine - engine), psutil.cpu_count() or 1
+        starved = engine < cores / 4 and others > cores / 2
+        return HangError(
+            f"the engine made no progress for {silent_s:.0f} s under load. It used {engine:.1f} of {cores} "
+            f"cores, other programs {others:.1f}: "
+            + ("they starve it, so end what else runs here" if starved else "it hangs")
+        )
+
+    def _cpu(self) -> tuple[float, float]:
+        """Processor time so far, in core-seconds: (the engine's, the machine's)."""
+        used = psutil.cpu_times()
+        return _process_s(self._server.pids()), sum(used) - used.idle - getattr(used, "iowait", 0.0)
+
+
+def _process_s(pids: list[int]) -> float:
+    total = 0.0
+    for pid in pids:
+        with suppress(psutil.Error):
+            total += sum(psutil.Process(pid).cpu_times()[:2])
+    return total
+
+
+@dataclass(frozen=True)
+class _Requests:
+    """What the load generator saw, an entry per request; times in seconds."""
+
+    starts: np.ndarray
+    firsts: np.ndarray
+    ends: np.ndarray
+    input_tokens: np.ndarray
+    gaps: list[np.ndarray]
+
+    @classmethod
+    def of(cls, result: dict[str, Any]) -> Self:
+        starts, ttfts, took, lengths = (
+            np.asarray(result[name], float) for name in ("start_times", "ttfts", "latencies", "input_lens")
+        )
+        gaps = [np.asarray(itls, float) for itls in result["itls"]]
+        return cls(starts, starts + ttfts, starts + took, lengths, gaps)
+
+    def step_s(self) -> float:
+        return float(np.median(np.concatenate([*self.gaps, [0.0]])))
+
+    def silences(self) -> Iterator[tuple[float, float, int]]:
+        """(began, ended, requests in flight) of each time above STALL_S without a token for any of them."""
+        arrivals = [
+            first + np.r_[0.0, gaps.cumsum()] for first, gaps in zip(self.firsts, self.gaps, strict=True)
+        ]
+        tokens = np.sort(np.concatenate([[self.starts.min()], *arrivals]))
+        for i in np.flatnonzero(np.diff(tokens) > STALL_S):
+            waiting = (self.starts < tokens[i + 1]) & (self.ends > tokens[i] + 1e-6)
+            began = max(tokens[i], self.starts[waiting].min())  # before, there was nothing to answer
+            yield float(began), float(tokens[i + 1]), int(waiting.sum())
+
+    def reading_s(self, ended: float, batch: int) -> float:
+        """How long the prompts whose first tokens end a silence may take to read, at most.
+
+        No longer than decoding as many tokens in steps of this batch, twice; and, token for token, no longer
+        than thrice what is usual in this window.
+        """
+        step_s = self.step_s()
+        tokens = self.input_tokens[(self.firsts >= ended) & (self.firsts <= ended + 2 * step_s)].sum()
+        as_usual_s = 3 * tokens * np.median((self.firsts - self.starts) / self.input_tokens)
+        return float(min(2 * tokens * step_s / batch, as_usual_s) if step_s else as_usual_s)
+
+
+def stalled(result: dict[str, Any], load: Load) -> str | None:
+    """The first time in a window that no request got a token for too long; None when there was none.
+
+    Args:
+        result: the load generator's.
+        load: its kind; in a closed loop a step serves `concurrency` sequences.
+    """
+    seen = _Requests.of(result)
+    step_s = seen.step_s()
+    for began, ended, waiting in seen.silences():
+        allowed_s = max(STALL_S, 10 * step_s) + seen.reading_s(ended, load.concurrency or 1)
+        if ended - began > allowed_s:
+            return (
+                f"stalled: {waiting} requests waited {ended - began:.1f} s for a token, from "
+                f"{began - seen.starts.min():.1f} s into the window; a step takes {step_s * 1000:.0f} ms here"
+            )
+    return None

@@ -1,5 +1,0 @@
-"""Figures: one module a chapter, the style that all of them share, and how a page shows them."""
-
-from specbook.book.figures import page
-
-page.register()

@@ -1,0 +1,1 @@
+"""The command line. In: arguments. Out: text, files and an exit status."""

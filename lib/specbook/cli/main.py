@@ -1,0 +1,333 @@
+"""The command line: doctor, run, book, serve, ask, probe, check, train, skill."""
+
+import signal
+import time
+from collections.abc import Iterable
+from datetime import datetime
+from importlib.metadata import entry_points
+from itertools import starmap
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+import typer
+from rich.table import Table
+from rich.text import Text
+from typer.core import TyperGroup
+
+from specbook.cli.probe import probe
+from specbook.console import busy, entered, err, out
+from specbook.console import complain as _complain
+from specbook.console import one_clear_message as _one_clear_message
+from specbook.deploy.commands import app as deploy_app
+from specbook.errors import ConfigError, SpecbookError
+
+
+class _Told(TyperGroup):
+    """Ctrl-C is told in the seconds of a command's own imports too."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with _one_clear_message():
+            return super().invoke(ctx)
+
+
+app = typer.Typer(
+    cls=_Told,
+    help="Measure speculative decoding on a real server, and build the book from the records.",
+    no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False,
+)  # fmt: skip
+app.add_typer(deploy_app, name="deploy")
+app.command()(probe)
+
+Hardware = Annotated[str, typer.Option(help="A folder of params/.")]
+Group = Annotated[str, typer.Option(help="`quick`: the book in minutes; `full`: what results/ ships.")]
+ProfileName = Annotated[
+    str, typer.Option("--profile", help="<hardware>/<name> of params/<hardware>/profiles.yaml.")
+]
+RESUMABLE = "interrupted. What was done is on disk; run it again to go on."
+
+
+@app.command()
+def doctor() -> None:
+    """Say what this machine has, what it lacks, and the command that fixes it."""
+    from specbook.cli import doctor as checkup
+
+    with _one_clear_message():
+        found = checkup.checks()
+    table = Table(box=None, pad_edge=False)
+    for column in ("", "what", "found", "fix"):
+        table.add_column(column, overflow="fold")
+    for check in found:
+        mark = {True: "[green]ok[/]", False: "[red]missing[/]", None: "[yellow]optional[/]"}[check.ok]
+        table.add_row(mark, *map(Text, (check.name, check.found, check.fix)))
+    out.print(table)
+    if checkup.failed(found):
+        raise typer.Exit(1)
+
+
+@app.command()
+def run(
+    chapters: Annotated[list[str], typer.Argument(help="Chapters, e.g. 02_eagle3 (or 02), or `all`.")],
+    hardware: Hardware = "cpu",
+    group: Group = "full",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be measured.")] = False,
+    since: Annotated[
+        datetime | None,
+        typer.Option(help="UTC. Points measured before are measured again; those after count as done."),
+    ] = None,
+    replicate: Annotated[
+        bool,
+        typer.Option("--replicate", help="Measure again what other hosts of this machine have measured."),
+    ] = False,
+    dirty: Annotated[
+        bool, typer.Option("--dirty", help="Measure into results/ with uncommitted changes.")
+    ] = False,
+    target: Annotated[
+        str | None, typer.Option(help="Your own model, a folder or a hub id, in place of the plan's.")
+    ] = None,
+    draft: Annotated[
+        list[str] | None,
+        typer.Option(help="A folder, a hub id or a method such as ngram; give it again for another."),
+    ] = None,
+    prompts: Annotated[
+        str | None, typer.Option(help="Your own traffic: JSON lines, each with `prompt` or `messages`.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Another parameter of the plan, KEY=VALUE, such as domains=[json]."),
+    ] = None,
+) -> None:
+    """Measure what is missing of these chapters' plans; every point is on disk before the next starts."""
+    from specbook import config
+    from specbook.bench import campaign, dummy_models, experiments, preview, resources
+    from specbook.config import plan_overrides as own
+
+    with _one_clear_message(RESUMABLE):
+        given = own.given(target, draft or [], prompts, settings or [])
+        plans = [config.load(name, hardware, group, **given) for name in config.chapters(chapters, hardware)]
+        models = [model for one in plans for model in one.models()]
+        dummy_models.make(models)
+        lacking = {}
+        for trainer in _trainers():
+            lacking |= trainer.missing(models, report=None if dry_run else out.print)
+        _leave_out(lacking)
+        _warn(arm for one in plans for sweep in one.parts() for arm in sweep.arms())
+        if dry_run:
+            with busy("looking for what is on disk"):
+                would = preview.preview(plans, since, replicate)
+            typer.echo("\n".join(would.lines))
+            for line in [*resources.lines(plans), would.counted]:
+                out.print(line, soft_wrap=True)
+            if would.problem:
+                raise ConfigError(would.problem)
+            return
+        wanted = [one.without(lacking) for one in plans]
+        absent = {one.chapter: why for one in wanted if (why := experiments.unavailable(one))}
+        if len(absent) < len(wanted):
+            _leave_out(absent)
+            lacking, wanted = lacking | absent, [one for one in wanted if one.chapter not in absent]
+        made = campaign.measure(wanted, since, replicate=replicate, dirty=dirty)
+    bad = [record for record in made if record.status == "failed"]
+    out.print(f"{len(made)} points measured now, {len(bad)} of them failed")
+    for record in bad:
+        _complain("failed:", f"{record.title}: {record.reason}")
+    _leave_out(lacking)  # once more, below an hour's lines
+    if bad or lacking:
+        raise typer.Exit(1)
+
+
+def _leave_out(lacking: dict[str, str]) -> None:
+    for model, why in lacking.items():
+        _complain("left out:", f"{model}: {why}")
+
+
+def _warn(arms: Iterable[tuple[Any, Any]]) -> None:
+    from specbook.engine import preflight
+
+    for text in dict.fromkeys(filter(None, starmap(preflight.past_training, arms))):
+        _complain("warning:", text)
+
+
+@app.command()
+def book(
+    hardware: Hardware = "cpu",
+    group: Group = "quick",
+    source: Annotated[
+        str | None,
+        typer.Option(help="`hardware` measures first, `records` reads; default: as the group needs."),
+    ] = None,
+) -> None:
+    """Measure the quick plan on this machine if it has not been, run the notebooks, build the HTML."""
+    from specbook import config
+    from specbook.bench import campaign
+    from specbook.report import render
+    from specbook.suggestions import near
+
+    with _one_clear_message(RESUMABLE):
+        names = render.of(hardware)
+        source = source or ("hardware" if group == "quick" else "records")
+        if source not in get_args(config.Source):
+            raise ConfigError(f"no source {source!r}{near(source, get_args(config.Source))}")
+        if source == "hardware":
+            own = [name for name in names if config.in_book(name, hardware, group) == group]
+            out.print(f"measuring the {group} plan of {', '.join(own)} on this machine")
+            campaign.measure([config.load(name, hardware, group) for name in own])
+        index = render.build(names, hardware, group, report=out.print)
+        out.print(f"the book: {index}", soft_wrap=True)
+
+
+@app.command()
+def check() -> None:
+    """Read every record under results/ and say which are not what they should be."""
+    from specbook import records
+
+    with _one_clear_message(), busy("reading every record"):
+        found = list(records.validate_all())
+    bad = [problem for _, problem in found if problem]
+    for problem in bad:
+        _complain("bad:", problem)
+    out.print(f"{sum(path.suffix != '.parquet' for path, _ in found)} records read, {len(bad)} bad")
+    if bad:
+        raise typer.Exit(1)
+
+
+@app.command()
+def pack(
+    drop_unshipped: Annotated[
+        bool,
+        typer.Option("--drop-unshipped", help="Remove records of weights that models/ no longer has."),
+    ] = False,
+) -> None:
+    """Put records that have files of their own into packs; a campaign does so when it ends."""
+    from specbook import records
+    from specbook.bench import stale_weights
+
+    with _one_clear_message("interrupted. No record is lost; run it again to go on."):
+        gone = stale_weights.drop(report=lambda line: out.print(f"dropped: {line}")) if drop_unshipped else []
+        with busy("packing records"):
+            made = records.pack()
+    out.print(f"{len(made)} packs written, {len(gone)} records dropped")
+
+
+@app.command()
+def readme(hardware: Hardware = "cpu", chapter: str = "03_p_eagle") -> None:
+    """Write the README's headline figure and sentence from the full plan's records."""
+    from specbook import config, paths
+    from specbook.bench import campaign
+    from specbook.report import headline
+
+    with _one_clear_message():
+        runs = campaign.replay(config.load(chapter, hardware, "full"))
+        headline.write_readme(runs, paths.root() / "README.md", paths.root() / "book" / "headline.png")
+
+
+@app.command()
+def skill(hardware: Hardware = "cpu") -> None:
+    """Write outputs/skill-inference-server.md, what was built and reached, from the full plans' records."""
+    from specbook import paths
+    from specbook.report import skill as deliverable
+
+    with _one_clear_message(), busy("reading every record"):
+        place = paths.root() / "outputs" / "skill-inference-server.md"
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(deliverable.text(hardware))
+
+
+@app.command()
+def serve(
+    profile: ProfileName = "cpu/eagle3",
+    port: Annotated[int, typer.Option(help="On 127.0.0.1.", min=1, max=65535)] = 8000,
+    api_key: Annotated[str | None, typer.Option(hidden=True)] = None,
+    api_key_file: Annotated[
+        Path | None, typer.Option(help="Holds the key demanded of clients; or set SPECBOOK_API_KEY.")
+    ] = None,
+    ask_api_key: Annotated[bool, typer.Option("--ask-api-key", help="Ask for the key.")] = False,
+    open_metrics: Annotated[
+        bool, typer.Option("--open-metrics", help="/metrics needs no key, as /health never does.")
+    ] = False,
+) -> None:
+    """Serve a profile until Ctrl-C, on an OpenAI-compatible endpoint."""
+    from specbook.config import profiles
+    from specbook.engine import api_keys
+    from specbook.engine.server import Server
+
+    with _one_clear_message(f"{profile} has ended."):
+        chosen = profiles.load(profile)
+        _warn([(chosen.target, chosen.speculation)])
+        if api_key is not None:
+            raise ConfigError(api_keys.NEVER_ON_A_COMMAND_LINE)
+        key = typer.prompt("API key", hide_input=True) if ask_api_key else api_keys.read(api_key_file)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        out.print(f"starting {profile} ...")
+        starting = Server(
+            chosen.target, chosen.speculation, port=port, api_key=key, open_counters=open_metrics
+        )
+        with entered(starting, "starting the engine") as server:
+            out.print(
+                f"{chosen.target.name} at {server.client.base_url}  (Ctrl-C ends it; log: {server.log_path})"
+            )
+            while server.is_alive():
+                time.sleep(0.5)
+            raise SpecbookError(server.obituary())
+
+
+@app.command()
+def ask(
+    question: Annotated[str, typer.Argument(help="One user message.")],
+    profile: ProfileName = "cpu/eagle3",
+    url: Annotated[
+        str | None, typer.Option(help="Of a server that runs already, such as http://127.0.0.1:8000.")
+    ] = None,
+    api_key_file: Annotated[
+        Path | None, typer.Option(help="Holds the key that it wants; or set SPECBOOK_API_KEY.")
+    ] = None,
+    max_tokens: Annotated[int, typer.Option(help="Output cap.", min=1)] = 400,
+    usd_per_hour: Annotated[float | None, typer.Option(help="What an hour of it costs you.")] = None,
+) -> None:
+    """Ask one question; the answer streams, then four lines say what it took."""
+    from specbook.cli import ask as asking
+    from specbook.config import prices, profiles
+    from specbook.engine import api_keys
+    from specbook.engine.running import Running
+    from specbook.engine.server import Server
+
+    def show(text: str) -> None:
+        typer.echo(text, nl=False)
+
+    with _one_clear_message():
+        dollars, price = asking.own_price(usd_per_hour)
+        if url is not None:
+            running = Running(url, api_keys.read(api_key_file))
+            reply, served = asking.ask(running, question, max_tokens, show), running.title
+        else:
+            chosen = profiles.load(profile)
+            _warn([(chosen.target, chosen.speculation)])
+            if usd_per_hour is None and chosen.price:
+                dollars, price = prices.machine(chosen.price).usd_per_hour, chosen.price
+            err.print(f"starting {profile} ... (`specbook serve` keeps one up, and --url asks it at once)")
+            starting = Server(chosen.target, chosen.speculation)
+            with entered(starting, "starting the engine") as server:
+                # The first request after a start pays for warming up: it is not what is asked.
+                asking.ask(server, question, 16, lambda _: None)
+                reply, served = asking.ask(server, question, max_tokens, show), asking.served(chosen)
+        typer.echo("\n")
+        typer.echo("\n".join(asking.summary(served, reply, dollars, price)))
+
+
+@app.command()
+def train(
+    what: Annotated[
+        str, typer.Argument(help="`all`, or a stage such as eagle3 or int8; a name that is none lists them.")
+    ] = "all",
+    device: Annotated[str, typer.Option(help="A torch device for the target: cpu, cuda.")] = "cpu",
+) -> None:
+    """Train the pocket models again: target, heads, draft model, card. Hours on two cores."""
+    with _one_clear_message(RESUMABLE):
+        if not (trainers := _trainers()):
+            raise ConfigError("no trainer is installed. To fix: make setup, or pip install --editable .")
+        for trainer in trainers:
+            trainer.run(what, device=device, report=typer.echo)
+
+
+def _trainers() -> list[Any]:
+    """Modules that train models, by their entry points: none of them is a part of this package."""
+    return [entry.load() for entry in entry_points(group="specbook.trainers")]

@@ -1,0 +1,168 @@
+"""What a drafting method is, and the registry of those there are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from specbook.errors import ConfigError
+from specbook.suggestions import explain, near
+
+OF_EVERY_METHOD = ("method", "num_speculative_tokens", "parallel_drafting", "synthetic_acceptance_rates")
+"""Keys that a plan sets for whatever method it names."""
+OF_ITS_OWN = "use a draft that was trained for this target, or train one"
+
+
+class Keys(BaseModel):
+    """What may be set for a method, in the engine's own words. A method subclasses it; this one has none."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, protected_namespaces=()
+    )
+
+
+class TrainedDraft(Keys):
+    """Keys of a method whose draft is a model of its own."""
+
+    model: str
+    """The folder or hub id of the draft."""
+    revision: str | None = None
+    """Hub revision; None for a local folder."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A local model, as its config.json describes it."""
+
+    name: str
+    config: Mapping[str, Any]
+
+    def get(self, key: str) -> Any:
+        """A value of the configuration, None where it has none; speculators nests a head's sizes."""
+        nested = self.config.get("transformer_layer_config")
+        return (nested if isinstance(nested, Mapping) else self.config).get(key)
+
+    @property
+    def architectures(self) -> list[str]:
+        """Classes that can load it."""
+        return [str(name) for name in self.config.get("architectures") or ()]
+
+    @property
+    def trained_depth(self) -> int | None:
+        """Draft tokens a step that it was trained to give; None where it does not say, as few do.
+
+        Source: speculators 0.9.0, whose trainer writes its depth there (models/{eagle3,peagle}/core.py).
+        """
+        told = self._speculators.get("proposal_methods")
+        ways = [way for way in told if isinstance(way, Mapping)] if isinstance(told, list) else []
+        depths = [way.get("speculative_tokens") for way in ways]
+        return max((depth for depth in depths if isinstance(depth, int)), default=None)
+
+    @property
+    def verifier(self) -> "Checkpoint":
+        """The target that it was trained for, as far as it says."""
+        told = self._speculators.get("verifier")
+        told = told if isinstance(told, Mapping) else {}
+        return Checkpoint(str(told.get("name_or_path")), told)
+
+    @property
+    def _speculators(self) -> Mapping[str, Any]:
+        told = self.config.get("speculators_config")
+        return told if isinstance(told, Mapping) else {}
+
+
+class Method:
+    """One way to propose draft tokens. A file of this folder subclasses it and registers the class."""
+
+    name: ClassVar[str]
+    """The engine's word, the key `method` of a plan."""
+    title: ClassVar[str]
+    """The word for people, in tables and figures."""
+    parallel_drafting: ClassVar[bool] = False
+    """Whether one forward pass drafts all K tokens: with `name` it tells methods apart."""
+    keys: ClassVar[type[Keys]] = Keys
+    """What may and must be set beside `method`, K and `parallel_drafting`."""
+    packages: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """Modules that the engine must be able to import, each with what to install for it."""
+
+    @classmethod
+    def problem(cls, given: Mapping[str, Any]) -> str | None:
+        """What is wrong with the keys that were set; None when nothing is."""
+        try:
+            cls.keys.model_validate(given)
+        except ValidationError as error:
+            missing = [e["loc"][0] for e in error.errors() if e["type"] == "missing"]
+            if len(missing) < error.error_count():
+                return f"method {cls.name!r}: {explain(error, cls.keys, OF_EVERY_METHOD)}"
+            meaning = cls.keys.model_fields[str(missing[0])].description or "see its file"
+            return f"method {cls.name!r} needs `{missing[0]}`: {meaning}"
+        return None
+
+    @classmethod
+    def check_installed(cls) -> None:
+        """Raise ConfigError if a package that the method needs is missing."""
+        for module, requirement in cls.packages:
+            if find_spec(module) is None:
+                raise ConfigError(f"method {cls.name!r} needs {requirement}: `pip install {requirement}`")
+
+    @classmethod
+    def recognises(cls, draft: Checkpoint) -> bool:
+        """Whether a draft's configuration says that it is one of this method's; here: never."""
+        return False
+
+    @classmethod
+    def check_draft(cls, target: Checkpoint, draft: Checkpoint) -> None:
+        """Raise ConfigError if this draft cannot work for this target; here: any draft can."""
+
+
+def same(target: Checkpoint, draft: Checkpoint, key: str, theirs: Any = None) -> None:
+    """Raise ConfigError if both say what `key` is, and they differ."""
+    theirs, ours = theirs or draft.get(key), target.get(key)
+    if None not in (theirs, ours) and theirs != ours:
+        raise ConfigError(
+            f"draft {draft.name} has {key} {theirs}, target {target.name} has {ours}: {OF_ITS_OWN}"
+        )
+
+
+def same_class(target: Checkpoint, draft: Checkpoint) -> None:
+    """Raise ConfigError if the draft names its target's class, and this one is of another.
+
+    Its name may differ: a quantised or a newer version of a target is served with the old one's head too.
+    """
+    its = draft.verifier
+    if its.architectures and target.architectures and its.architectures != target.architectures:
+        raise ConfigError(
+            f"draft {draft.name} was trained for {its.name}, a {', '.join(its.architectures)}, and target "
+            f"{target.name} is a {', '.join(target.architectures)}: {OF_ITS_OWN}"
+        )
+
+
+_REGISTRY: dict[tuple[str, bool], type[Method]] = {}
+T = TypeVar("T", bound=type[Method])
+
+
+def register(method: T) -> T:
+    """Make a method known; a class decorator."""
+    _REGISTRY[method.name, method.parallel_drafting] = method
+    return method
+
+
+def known() -> list[type[Method]]:
+    """Every method, by name."""
+    return [_REGISTRY[key] for key in sorted(_REGISTRY)]
+
+
+def of(name: str, parallel_drafting: bool = False) -> type[Method]:
+    """The method that a plan names.
+
+    Raises:
+        ValueError: if there is none, naming the near match.
+    """
+    names = {method.name for method in known()}
+    if name not in names:
+        raise ValueError(f"no method {name!r}{near(name, names)}")
+    if (name, parallel_drafting) not in _REGISTRY:
+        raise ValueError(f"method {name!r} knows no parallel_drafting = {parallel_drafting}")
+    return _REGISTRY[name, parallel_drafting]

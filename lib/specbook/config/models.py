@@ -1,0 +1,250 @@
+"""Models that several machines serve: `params/models/<name>/model.yaml`, with the config.json beside it."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, JsonValue, ValidationError
+
+from specbook import paths
+from specbook.config import machines, methods
+from specbook.config.machines import Served
+from specbook.config.methods.base import TrainedDraft
+from specbook.config.schema import Draft, Frozen, Name, Target
+from specbook.config.yaml_files import read_file
+from specbook.errors import ConfigError
+from specbook.suggestions import explain, near
+
+Format = Literal["bf16", "fp8", "int4-awq", "mxfp4"]
+Revision = Field(default=None, pattern=r"^[0-9a-f]{40}$")
+SHAPES = "build/shapes"
+"""Folder of models and heads of which only the shape is served: see `shape`."""
+
+
+class Weights(Frozen):
+    """One set of a model's weights on a hub."""
+
+    model: Name
+    """Hub id."""
+    revision: str | None = Revision
+    """The repository's commit; None where it was not found."""
+    quantization_config: dict[str, JsonValue] | None = None
+    """As its config.json has it; None where the model's own config.json says all."""
+    source: str = Field(pattern=r"\S")
+
+
+class HeadShape(Frozen):
+    """What an EAGLE-3 head's config.json has that is not its target's."""
+
+    intermediate_size: int = Field(ge=1)
+    draft_vocab_size: int = Field(ge=1)
+    """Tokens that it can draft."""
+
+
+class Head(Frozen):
+    """A public draft that was trained for the model."""
+
+    draft: Draft
+    num_layers: int = Field(ge=1)
+    """Number of layers of its own; each keeps keys and values as a layer of the target does."""
+    weight_bytes: int | None = Field(default=None, gt=0)
+    """Bytes of its files; None where no source gives them."""
+    shape: HeadShape | None = None
+    """None where it is not known: then only the head itself can be served."""
+    source: str = Field(pattern=r"\S")
+
+
+class Model(Frozen):
+    """A model: its weights in several formats, its public heads, and who hosts it."""
+
+    title: Name
+    config_source: str = Field(pattern=r"\S")
+    """Where the values of config.json were read."""
+    weights: dict[Format, Weights] = Field(min_length=1)
+    heads: dict[Name, Head] = Field(default_factory=dict)
+    apis: tuple[str, ...] = ()
+    """Entries of `params/prices.yaml`: hosts of the same weights."""
+
+    def head_of(self, model: str) -> Head | None:
+        """The head with this hub id."""
+        return next((head for head in self.heads.values() if head.draft.model == model), None)
+
+
+def config(name: str) -> Path:
+    """The folder that holds the model's config.json."""
+    return paths.params_dir() / "models" / name
+
+
+def names() -> list[str]:
+    """Every model of params/models/."""
+    return sorted(path.parent.name for path in paths.params_dir().glob("models/*/model.yaml"))
+
+
+def load(name: str) -> Model:
+    """The model of that name.
+
+    Raises:
+        ConfigError: if there is none, naming the near match, or its file cannot be used.
+    """
+    if name not in names():
+        raise ConfigError(f"no model {name!r} in params/models/{near(name, names())}")
+    path = config(name) / "model.yaml"
+    try:
+        return Model.model_validate(read_file(path))
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {explain(error, Model)}") from error
+
+
+def of(hub_id: str) -> tuple[str, Format] | None:
+    """Name and format of the model whose weights have this hub id; None where no model file names it."""
+    for name in names():
+        for form, weights in load(name).weights.items():
+            if weights.model == hub_id:
+                return name, form
+    return None
+
+
+def served(hardware: str) -> Served | None:
+    """What a hardware serves: the model after its colon, else its first; None where it names no models.
+
+    Raises:
+        ConfigError: if it does not serve what follows the colon, naming the near match.
+    """
+    listed = {one.name: one for one in machines.read(hardware, machines.MachineFile).serves}
+    base, colon, chosen = hardware.partition(":")
+    if not colon:
+        return next(iter(listed.values()), None)
+    if chosen not in listed:
+        raise ConfigError(f"params/{base}/machine.yaml serves no {chosen!r}{near(chosen, listed)}")
+    return listed[chosen]
+
+
+def target(chosen: Served) -> Target:
+    """The target that a machine serves; ConfigError if the model has no such weights."""
+    listed = {str(form): weights for form, weights in load(chosen.model).weights.items()}
+    found = listed.get(chosen.weights)
+    if found is None:
+        fitting = near(chosen.weights, listed)
+        raise ConfigError(f"model {chosen.model!r} has no weights {chosen.weights!r}{fitting}")
+    return Target(
+        name=chosen.name, model=found.model, revision=found.revision,
+        dtype="bfloat16" if chosen.weights == "bf16" else "auto",
+        **chosen.model_dump(exclude={"model", "weights"}),
+    )  # fmt: skip
+
+
+def head(chosen: Served, name: str) -> Head:
+    """A head of the served model by its name; ConfigError, naming those there are, if it has none such."""
+    heads = load(chosen.model).heads
+    if name not in heads:
+        raise ConfigError(
+            f"params/models/{chosen.model}/model.yaml names no head {name!r}{near(name, heads)}: "
+            "add one, or leave the chapter out for this model"
+        )
+    return heads[name]
+
+
+def sweep(planned: Mapping[str, Any], hardware: str) -> dict[str, Any]:
+    """A sweep's fields; where they name no target, that of the model which the hardware serves.
+
+    Then a draft that is one word is one of its heads, or a method that needs no training. A head's name with
+    a question mark behind it (`p-eagle?`) is left out where the model has no such head. A target without a
+    model adds to the served one; with `load_format: dummy` it and its heads are served as shapes.
+    """
+    chosen, given = served(hardware), planned.get("target", {})
+    if chosen is None or not isinstance(given, Mapping) or "model" in given:
+        return dict(planned)
+    aim = target(chosen).model_dump(exclude_defaults=True) | dict(given)
+    asked = planned.get("drafts") or ()
+    drafts = [_draft(chosen, one) for one in asked if not _lacks(chosen, one)]
+    if aim.get("load_format") == "dummy":
+        shape(chosen.name)  # refuses one that is not known
+        aim |= {"model": f"{SHAPES}/{chosen.name}", "revision": None}
+        drafts = [_of_shape(chosen.model, one) for one in drafts]
+    return {**planned, "target": aim, "drafts": drafts}
+
+
+def _of_shape(name: str, draft: Any) -> Any:
+    """The draft with its head's shape in place of its weights; one that has no head stays as it is."""
+    heads = load(name).heads.items() if isinstance(draft, Mapping) else ()
+    short = next((short for short, head in heads if head.draft.model == draft.get("model")), None)
+    if short is None:
+        return draft
+    shape(f"{name}-{short}")
+    return {**draft, "model": f"{SHAPES}/{name}-{short}", "revision": None}
+
+
+def shape(name: str) -> dict[str, Any]:
+    """The config.json of a model in one format (`qwen3-32b-fp8`) or of a head (`qwen3-32b-eagle3`).
+
+    Raises:
+        ConfigError: if no model file knows it, or its shape is not known.
+    """
+    for model in names():
+        body = json.loads((config(model) / "config.json").read_text(encoding="utf-8"))
+        for form, weights in load(model).weights.items():
+            if name == f"{model}-{form}":
+                return _narrowed(name, body, form, weights)
+        if head := load(model).heads.get(name.removeprefix(f"{model}-")):
+            return _head_of(name, body, head)
+    raise ConfigError(
+        f"no model {name!r} in params/models/: a shape is named <model>-<format> or <model>-<head>"
+    )
+
+
+def head_of_shape(folder: str) -> Head | None:
+    """The head whose shape is served from this folder, named as plans name it; None for any other model."""
+    if Path(folder).parent != Path(SHAPES):
+        return None
+    found = {
+        f"{SHAPES}/{model}-{short}": head for model in names() for short, head in load(model).heads.items()
+    }
+    return found.get(folder)
+
+
+def _narrowed(name: str, body: dict[str, Any], form: Format, weights: Weights) -> dict[str, Any]:
+    if form == "bf16" or "quantization_config" in body:
+        return body
+    if weights.quantization_config is None:
+        raise ConfigError(f"params/models/ gives no quantization_config of {name}: add it to serve its shape")
+    return {**body, "quantization_config": weights.quantization_config}
+
+
+def _head_of(name: str, body: dict[str, Any], head: Head) -> dict[str, Any]:
+    """An EAGLE-3 head of layers as the target's attention is; Llama's layers, whatever the target's are."""
+    if head.shape is None:
+        raise ConfigError(f"params/models/ gives no shape of {name}: add it to its model.yaml")
+    keys = (
+        "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size", "rms_norm_eps",
+        "max_position_embeddings", "hidden_act", "initializer_range", "bos_token_id", "eos_token_id",
+    )  # fmt: skip
+    return {
+        "architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "torch_dtype": "bfloat16",
+        "num_hidden_layers": head.num_layers, "tie_word_embeddings": False, "rope_theta": body["rope_theta"],
+        **{key: body[key] for key in keys if key in body}, **head.shape.model_dump(),
+    }  # fmt: skip
+
+
+def _lacks(chosen: Served, given: Any) -> bool:
+    if not isinstance(given, str) or not given.endswith("?"):
+        return False
+    return given.removesuffix("?") not in load(chosen.model).heads
+
+
+def _draft(chosen: Served, given: Any) -> Any:
+    untrained = [one.name for one in methods.known() if not issubclass(one.keys, TrainedDraft)]
+    if not isinstance(given, str) or "/" in given or given in untrained:
+        return given
+    return head(chosen, given.removesuffix("?")).draft.model_dump(exclude_defaults=True)
+
+
+def cost(planned: Mapping[str, Any], hardware: str) -> dict[str, Any]:
+    """A cost plan's fields, with the machine's price, the served model's devices, and that model's hosts."""
+    chosen = served(hardware)
+    if chosen is None:
+        return dict(planned)
+    machine = machines.read(hardware, machines.MachineFile)
+    given = {"devices": machine.devices_for(chosen.tensor_parallel_size), "price": machine.price}
+    hosts = [*load(chosen.model).apis, *planned.get("apis", ())]
+    return {**given, **planned, "apis": hosts}

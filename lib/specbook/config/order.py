@@ -1,0 +1,107 @@
+"""What is measured after what: the one place that decides it, for all plans of a campaign.
+
+A machine's speed drifts over minutes, so arms that are compared are measured close together, in an order that
+favours none: a seeded random permutation of the arms for every load and every domain of every restart.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from random import Random
+from typing import NamedTuple
+
+from specbook.config.schema import Point, Speculation, Target
+
+SEED = 0
+Configuration = tuple[Target, Speculation | None]
+Capacity = Callable[[Sequence[Configuration]], int]
+"""How many of these servers the machine holds at once."""
+
+
+class Stage(NamedTuple):
+    """Servers that are up together, and what they measure, in this order."""
+
+    servers: tuple[Configuration, ...]
+    points: tuple[Point, ...]
+
+
+Together = tuple[Stage, ...]
+"""The stages of one round: its arms are compared with one another."""
+
+
+def rounds(points: Sequence[Point], capacity: Capacity, seed: int = SEED) -> Iterator[Together]:
+    """The rounds of a campaign, restart by restart.
+
+    Where all servers of a restart fit, they are one round of one stage, and the arms of each load and domain
+    take turns. Where only each target's fit, each target has its round. Where fewer fit, arms are dealt at
+    random into rounds that each hold the baselines too. Where not even that fits (one server on a GPU), the
+    round is the whole restart, server after server.
+    """
+    for restart, group in groupby(sorted(points, key=lambda p: p.restart), key=lambda p: p.restart):
+        found, rng = list(group), Random(f"{seed}-{restart}")
+        arms = _arms(found)
+        rng.shuffle(arms)
+        base = [arm for arm in arms if arm[1] is None]
+        drafting = [arm for arm in arms if arm[1] is not None]
+        room, own = capacity(arms), _by_target(arms)
+        if room >= len(arms):
+            yield (_stage(found, arms, rng),)
+        elif room >= max(map(len, own)) and len(own) > 1:
+            yield from ((_stage(found, mine, rng),) for mine in own)
+        elif len(base) < room:
+            for hand in _dealt(drafting, room - len(base)):
+                yield (_stage(_beside(hand, found, first=hand[0] == drafting[0]), [*base, *hand], rng),)
+        else:
+            yield tuple(_stage(found, arms[i : i + room], rng) for i in range(0, len(arms), room))
+
+
+def turns(points: Iterable[Point]) -> list[list[Point]]:
+    """The points of each load and prompts in one restart: arms that are compared with one another."""
+    found: dict[tuple[str, int], list[Point]] = {}
+    for point in points:
+        found.setdefault((point.cell_key, point.restart), []).append(point)
+    return list(found.values())
+
+
+def positions(together: Together) -> list[int]:
+    """For each point of a round, in measuring order: its place among the arms of its load and prompts."""
+    seen: Counter[str] = Counter()
+    found = []
+    for point in (point for stage in together for point in stage.points):
+        found.append(seen[point.cell_key])
+        seen[point.cell_key] += 1
+    return found
+
+
+def _arms(points: Sequence[Point]) -> list[Configuration]:
+    return list({repr((p.target, p.speculation)): (p.target, p.speculation) for p in points}.values())
+
+
+def _by_target(arms: Sequence[Configuration]) -> list[list[Configuration]]:
+    """Each target's, compiled or eager: these are compared with one another."""
+    names = dict.fromkeys(target.name for target, _ in arms)
+    return [[arm for arm in arms if arm[0].name == name] for name in names]
+
+
+def _dealt(arms: Sequence[Configuration], most: int) -> Iterator[Sequence[Configuration]]:
+    """As few hands as `most` allows, of nearly equal size."""
+    hands = -(-len(arms) // most)
+    return (arms[i::hands] for i in range(hands))
+
+
+def _beside(hand: Sequence[Configuration], points: Sequence[Point], first: bool) -> list[Point]:
+    """The hand's points and their baselines'; what baselines measure alone goes with the first hand."""
+    drafting = [p for p in points if p.speculation is not None]
+    mine = [p for p in drafting if (p.target, p.speculation) in hand]
+    cells, all_cells = {p.cell_key for p in mine}, {p.cell_key for p in drafting}
+    alone = [p for p in points if p.speculation is None and first and p.cell_key not in all_cells]
+    return [*mine, *alone, *(p for p in points if p.speculation is None and p.cell_key in cells)]
+
+
+def _stage(points: Sequence[Point], arms: Sequence[Configuration], rng: Random) -> Stage:
+    chosen = [point for point in points if (point.target, point.speculation) in arms]
+    found = turns(chosen)
+    rng.shuffle(found)
+    for turn in found:
+        rng.shuffle(turn)
+    return Stage(tuple(arms), tuple(point for turn in found for point in turn))

@@ -1,0 +1,136 @@
+"""What one chapter measures: arms, loads and domains, and the order in which their points are measured."""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field
+
+from specbook.config.schema import (
+    Draft,
+    ExecutionMode,
+    Frozen,
+    Load,
+    Name,
+    Point,
+    Speculation,
+    Target,
+    Traffic,
+)
+
+
+class Lossless(Frozen):
+    """The lossless check of a chapter: every draft at one K, token by token against no speculation."""
+
+    num_speculative_tokens: int
+    dtypes: tuple[Literal["float32", "bfloat16", "float16"], ...] = Field(min_length=1)
+    """float32 shows that the method changes nothing; the served precision shows what rounding changes."""
+    prompts_per_domain: int = Field(ge=1)
+    concurrency: int = Field(ge=1)
+
+
+class PlannedDraft(Draft):
+    """A draft of a sweep, measured at the sweep's K, or at its own."""
+
+    num_speculative_tokens: tuple[int, ...] = ()
+    """In place of the sweep's: what is best for one method may be out of the question for another."""
+
+
+class Plan(Frozen):
+    """What one chapter measures, on one hardware. The fields are the keys of a group in a parameter file."""
+
+    chapter: str
+    hardware: str
+    """Folder under params/."""
+    group: str
+    """`quick` fits ten minutes for the whole book; `full` is what `results/` ships."""
+    target: Target
+    baselines: tuple[ExecutionMode, ...] = Field(min_length=1)
+    """Execution modes of the arms without speculation; the faster one is the baseline of a ratio."""
+    drafts: tuple[PlannedDraft, ...] = ()
+    num_speculative_tokens: tuple[int, ...] = ()
+    """Every draft without K of its own is measured at each of these."""
+    synthetic_acceptance_rates: tuple[tuple[float, ...], ...] = ()
+    """Sets of joint rates, each of as many positions as the largest K or more. Every draft is measured at
+    each set, cut to K, in place of its own acceptance."""
+    prompts: Name | None = None
+    """A JSONL file of your own traffic, in place of the pocket models' held-out prompts."""
+    domains: tuple[Name, ...] = Field(min_length=1)
+    """Domains of the held-out prompts; with `prompts` and none named, those that its lines name."""
+    concurrency: tuple[int, ...]
+    """Closed loops; also called batch, since each request is one sequence of the engine's batch."""
+    request_rate_per_s: tuple[Annotated[float, Field(gt=0, le=1e6)], ...] = ()
+    """Poisson arrivals, only in the first of `baselines`."""
+    num_requests: dict[int, int]
+    """Requests in a closed loop's window, by concurrency."""
+    poisson_window_s: float = Field(default=0, ge=0, le=86_400)
+    """How long requests keep arriving; their number is this times the rate."""
+    max_tokens: int
+    temperature: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    seed: int = 0
+    restarts: int = Field(ge=1, le=1000)
+    """Server starts per arm."""
+    lossless: Lossless | None = None
+
+    def parts(self) -> list[Self]:
+        """The sweeps that the chapter measures itself: this one."""
+        return [self]
+
+    def models(self) -> list[str]:
+        """Its target and its drafts' models."""
+        return [self.target.model, *(draft.model for draft in self.drafts if draft.model)]
+
+    def without(self, models: Collection[str]) -> Self:
+        """The sweep less its drafts of these models."""
+        return self.model_copy(
+            update={"drafts": tuple(one for one in self.drafts if one.model not in models)}
+        )
+
+    def speculations(self, ks: Sequence[int] | None = None) -> list[Speculation]:
+        """Every draft at each of these K; None: at those it is measured at."""
+        return [
+            Speculation(**draft.model_dump(exclude=set(played)) | played)
+            for draft in self.drafts
+            for k in ks or draft.num_speculative_tokens or self.num_speculative_tokens
+            for played in self._played(k)
+        ]
+
+    def _played(self, k: int) -> list[dict[str, Any]]:
+        chosen = {"num_speculative_tokens": k}
+        return [
+            {**chosen, "synthetic_acceptance_rates": rates[:k]} for rates in self.synthetic_acceptance_rates
+        ] or [chosen]
+
+    def arms(self) -> list[tuple[Target, Speculation | None]]:
+        """Baselines first, then every draft at every K, in the target's own execution mode."""
+        base = [(self.target.model_copy(update={"execution": mode}), None) for mode in self.baselines]
+        return base + [(self.target, speculation) for speculation in self.speculations()]
+
+    def loads(self, target: Target, speculation: Speculation | None) -> list[Load]:
+        """Closed loops for every arm; Poisson arrivals too for the first one."""
+        closed = [
+            Load(concurrency=c, num_requests=self.num_requests[c], num_warmups=max(4, c))
+            for c in self.concurrency
+        ]
+        open_ = [
+            Load(request_rate_per_s=rate, num_requests=round(rate * self.poisson_window_s), num_warmups=8)
+            for rate in self.request_rate_per_s
+        ]
+        return closed + open_ if (target, speculation) == self.arms()[0] else closed
+
+    def points(self) -> list[Point]:
+        """All points, as they are read, restart by restart; `config.order` decides what is measured when."""
+        return [point for restart in range(self.restarts) for point in self._one_restart(restart)]
+
+    def _one_restart(self, restart: int) -> Iterator[Point]:
+        for target, speculation in self.arms():
+            for load in self.loads(target, speculation):
+                for traffic in self.traffic():
+                    yield Point(
+                        chapter=self.chapter, target=target, speculation=speculation, traffic=traffic,
+                        load=load, restart=restart,
+                    )  # fmt: skip
+
+    def traffic(self) -> list[Traffic]:
+        """One per domain, in the plan's order."""
+        how = {"max_tokens": self.max_tokens, "temperature": self.temperature, "seed": self.seed}
+        return [Traffic(domain=domain, prompts=self.prompts, **how) for domain in self.domains]

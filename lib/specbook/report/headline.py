@@ -1,0 +1,138 @@
+"""The front page's figure and table, from records.
+
+Glue does not carry figures across pages, and numbers typed into `index.md` would go stale: so both are put
+beside the executed notebooks, and the page includes them.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+
+from specbook import records
+from specbook.analysis import replication, speedup
+from specbook.errors import ConfigError
+from specbook.records import select
+from specbook.records.run import RunRecord
+from specbook.report import tables
+from specbook.report.figures import draft_figures, speculation_figures, style
+from specbook.report.figures import svg as drawing
+from specbook.report.text import answers_text
+from specbook.report.text.phrases import listed
+
+BEGIN, END = "<!-- headline: written by `specbook readme`, from records -->", "<!-- /headline -->"
+
+ALT = "Speed-up over the best baseline by batch and domain, on a logarithmic axis with a line at 1"
+
+CAPTION = (
+    "Speed-up of speculative decoding over the best baseline, each point at its own best K, with its 95 % "
+    "interval from three restarts on. The axis is logarithmic: below the line speculation loses, and a loss "
+    "is as large as a win."
+)
+
+EVERY_METHOD = (
+    "Speed-up of each drafting method over the best baseline, at its own best K where several were measured, "
+    "with its 95 % interval from three restarts on. Below the line, on a logarithmic axis, speculation loses."
+)
+
+TABLE = (
+    "Speed-up, and output tokens/s without → with speculation; intervals are in the figure and the chapters:"
+)
+
+
+MANY = 0.25
+"""Share of the tokens in looping answers from which on the headline says what is left without them."""
+BEST_CASE = (
+    "It is the best case: the drafts were trained on the same kinds of traffic, for `json` and `math` on the "
+    "same templates."
+)
+
+NOTHING = "**No answer yet.** No chapter with speculation has a plan for this hardware.\n"
+
+
+def write(runs: Sequence[RunRecord], folder: Path) -> Path:
+    """Write `headline.md`, its figure included, into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    page = folder / "headline.md"
+    if not runs:
+        page.write_text(NOTHING)
+        return page
+    best = speedup.best_k(runs, by=("load", "domain"))
+    if best.empty:
+        page.write_text(f"**No answer yet.** {answers_text.NO_PAIR}\n")
+        return page
+    figure = _draw(best, runs)
+    drawn = drawing.named(drawing.render(figure), ALT)
+    plt.close(figure)
+    table = tables.overview(speedup.fastest(best), named=_several(best)).reset_index()
+    caption = EVERY_METHOD if _several(best) else CAPTION
+    page.write_text(_page(answer(best, runs), drawn, caption, table))
+    return page
+
+
+def write_readme(runs: Sequence[RunRecord], readme: Path, picture: Path) -> None:
+    """Put the answer and its credit between the README's two headline marks, and the figure in `picture`.
+
+    Raises:
+        ConfigError: if a mark is missing.
+    """
+    best = speedup.best_k(runs, by=("load", "domain"))
+    figure = _draw(best, runs)
+    figure.savefig(picture, dpi=144, bbox_inches="tight", pad_inches=0.2)
+    plt.close(figure)
+    text = readme.read_text()
+    if text.count(BEGIN) != 1 or text.count(END) != 1:
+        raise ConfigError(f"{readme} needs the line {BEGIN!r} and, after it, {END!r}: put them back")
+    head, rest = text.split(BEGIN)
+    tail = rest.split(END)[1]
+    place = picture.relative_to(readme.parent)
+    block = f"\n![{ALT}]({place})\n\n{answer(best, runs)}\n\n{style.credit(runs)}\n"
+    readme.write_text(head + BEGIN + block + END + tail)
+
+
+def answer(best: pd.DataFrame, runs: Sequence[RunRecord]) -> str:
+    """The chapter's answer, and what its largest number was when other campaigns measured it."""
+    said = answers_text.speculation(best, speedup.best_over_domains(runs))
+    top = best.loc[best["speedup"].idxmax()]
+    elsewhere = replication.of(top, runs, select.current(records.load()))
+    dates = {run.run_id: run.started_at[:10] for run in records.load()}
+    each = [
+        f"{row.estimate.format('×')}, on {dates[row.records[0]]} (`{row.hardware}`)"
+        for row in elsewhere.itertuples()
+    ]
+    again = [f"Measured again, {top['label']} on {top['domain']} gave {listed(each)}."] * bool(each)
+    pocket = all(run.point.target.name.startswith("pocket-") for run in runs)
+    return " ".join([said, *again, *_loops(best, runs), *[BEST_CASE] * pocket])
+
+
+def _loops(best: pd.DataFrame, runs: Sequence[RunRecord]) -> list[str]:
+    """What is left of the speed-up where answers that repeat themselves hold many of the tokens."""
+    found = speedup.beside_loops(runs, speedup.fastest(best))
+    each = [
+        f"{row.every.value:.2f}× becomes {row.without.span('×')} for {row.label} on {row.domain}, {row.load}"
+        for row in found[found["loop_tokens"] > MANY].itertuples()
+        if row.without is not None
+    ]
+    said = "Without the answers that repeat themselves until the cap, the speed-up of decoding alone changes"
+    return [f"{said}: {listed(each)}."] if each else []
+
+
+def _several(best: pd.DataFrame) -> bool:
+    return best["method"].nunique() > 1
+
+
+def _draw(best: pd.DataFrame, runs: Sequence[RunRecord]) -> Figure:
+    """Several methods share no axis with K: each batch has a panel then."""
+    axes = draft_figures.methods(best) if _several(best) else [speculation_figures.speedup(best)]
+    style.sign(axes, runs)
+    return axes[0].get_figure()
+
+
+def _page(answer: str, drawn: str, caption: str, table: pd.DataFrame) -> str:
+    rows = tables.markdown(table)
+    return "\n".join([
+        answer, "", "```{raw} html", f'<figure id="fig-headline">{drawn}', "<figcaption>",
+        caption, "</figcaption></figure>", "```", "", TABLE, "", rows, "",
+    ])  # fmt: skip

@@ -1,0 +1,101 @@
+"""Whose numbers a page shows: the line at its top that says machine, date, n, and what is missing."""
+
+from collections.abc import Sequence
+
+from specbook.analysis import arrivals, summaries
+from specbook.bench import machine_rule, provenance
+from specbook.config import Plan, Source
+from specbook.records.run import RunRecord
+from specbook.report.text.phrases import listed, percent
+
+FULL = 0.95
+"""Share of a batch's slots that must be taken on average for its window to be of that batch."""
+
+
+def whose(plan: Plan, runs: Sequence[RunRecord], source: Source) -> str:
+    """Markdown: where, when and how often the plan was measured, and each thing a reader must know of it."""
+    found, days = runs[0].hardware, sorted({run.started_at[:10] for run in runs})
+    restarts = len({run.point.restart for run in runs})
+    cores = "" if found.gpu_name else f", {found.logical_cores} cores"
+    how = "measured for this page" if source == "hardware" else "replayed from records"
+    head = (
+        f"**Whose numbers.** `{found.id}` ({found.gpu_name or found.cpu_model or found.kind}{cores}), "
+        f"{' to '.join(dict.fromkeys([days[0], days[-1]]))}; the `{plan.group}` plan of `{plan.hardware}`, "
+        f"{restarts} restart{'' if restarts == 1 else 's'} an arm on {_hosts(runs)}, {how}."
+    )
+    return " ".join([head, *_warnings(plan, runs)])
+
+
+def _hosts(runs: Sequence[RunRecord]) -> str:
+    found = summaries.hosts(runs)
+    least = "" if found["host"].all() else "at least "
+    return f"{least}{len(found)} host{'' if len(found) == 1 else 's'}"
+
+
+def _not_full(runs: Sequence[RunRecord]) -> str | None:
+    """What to say of closed loops whose slots were not all taken; at batch 1 there is one slot."""
+    loops = summaries.concurrency(arrivals.closed(runs))
+    several = loops[loops["asked"] > 1]
+    short = several[several["share"] < FULL]
+    if short.empty:
+        return None
+    least = short.groupby("asked")["share"].mean()
+    means = listed(f"{percent(share)} of {asked:g}" for asked, share in least.items())
+    return (
+        f"**Not full:** in {len(short)} of {len(several)} windows of more than one request fewer than "
+        f"{percent(FULL)} of the slots were taken, on average {means}. They are of whole runs, from the "
+        "first wave to the drain; a batch here is the number of slots, not of requests in flight."
+    )
+
+
+def _warnings(plan: Plan, runs: Sequence[RunRecord]) -> list[str]:
+    wanted, got = {point.key for point in plan.points()}, {run.key for run in runs}
+    deep = [text for run in _one_per_arm(runs) if (text := _past_training(run))]
+    disturbed = sum(run.disturbed for run in runs)
+    dirty = sum(bool(run.provenance.git_dirty) for run in runs)
+    found = {
+        f"**Partial:** {len(got)} of the plan's {len(wanted)} points are measured.": len(got) < len(wanted),
+        f"**Another machine:** `{plan.hardware}` was asked for, and this is none; no record of one fits.":
+            not machine_rule.load(plan.hardware).fits(runs[0].hardware),
+        "**One restart:** there is no interval, and no claim that needs one.":
+            len({run.point.restart for run in runs}) == 1,
+        f"**Disturbed:** other programs were busy while {disturbed} of {len(runs)} points were measured.":
+            disturbed > 0,
+        f"**Uncommitted changes:** {dirty} of {len(runs)} points were measured with some.": dirty > 0,
+        "**Older weights:** the models were trained again since; these numbers are of the models before.":
+            any(_weights_today(run) != run.provenance.weights_sha256 for run in _one_per_arm(runs)),
+        "**Older prompts:** they were written anew since; these numbers are of the prompts before.":
+            any(map(_asked_anew, {run.point.traffic.domain: run for run in runs}.values())),
+        f"**Past their training:** {' and '.join(deep)}.": bool(deep),
+    }  # fmt: skip
+    return [*(text for text, holds in found.items() if holds), *filter(None, [_not_full(runs)])]
+
+
+def _past_training(run: RunRecord) -> str | None:
+    """The arm and the depth; a record from before depths were kept has that of its draft as it lies here."""
+    drafted = run.point.speculation
+    if drafted is None:
+        return None
+    depth = run.provenance.draft_trained_depth
+    depth = depth or provenance.today(run.point.target, drafted).draft_trained_depth
+    if not drafted.deeper_than(depth):
+        return None
+    return f"{drafted.label} drafts deeper than the {depth} tokens a step that its head was trained to give"
+
+
+def _one_per_arm(runs: Sequence[RunRecord]) -> list[RunRecord]:
+    return list({run.point.arm: run for run in runs}.values())
+
+
+def _asked_anew(run: RunRecord) -> bool:
+    return provenance.prompts_sha256(run.point.traffic) not in ("", run.provenance.prompts_sha256)
+
+
+def _weights_today(run: RunRecord) -> dict[str, str]:
+    """Digests of the models on disk, by role: target and draft.
+
+    Where a model is not there, or on a hub, the recorded one stands: nothing can have changed here.
+    """
+    point, recorded = run.point, run.provenance.weights_sha256
+    today = provenance.weights_sha256(point.target, point.speculation)
+    return {role: recorded.get(role, sha) if sha.startswith("hub:") else sha for role, sha in today.items()}

@@ -1,0 +1,219 @@
+"""Notebook -> executed notebook (papermill) -> HTML (jupyter-book). A failing cell or warning is an error."""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import yaml
+
+from specbook import config, paths, suggestions
+from specbook.bench import campaign
+from specbook.config import Plan, Source
+from specbook.errors import ConfigError, SpecbookError
+from specbook.records.run import RunRecord
+from specbook.report import (
+    break_even_page,
+    calculator_page,
+    executed_pages,
+    headline,
+    memory_page,
+    page_cells,
+    published_page,
+)
+
+NO_CARD = "The card of the pocket models is written when they are trained: `models/card.md` is not there yet."
+SHIPPED = ("02_eagle3", "cpu", "full")
+"""The plan whose records come with the project."""
+STRICT = ("--all", "-W", "-n", "--keep-going")
+WARNING = re.compile(r"WARNING|ERROR|CRITICAL|^\S*(Error|Exception): ", re.MULTILINE)
+QUIET = ["--IPKernelApp.log_level=CRITICAL"]
+"""Kernels warn at every start that loopback is not encrypted; what fails in a cell is raised all the same."""
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def chapters() -> list[str]:
+    """The chapters in `_toc.yml`: its pages under `book/executed/`."""
+    toc = yaml.safe_load((paths.root() / "_toc.yml").read_text())
+    files = [entry["file"] for part in toc["parts"] for entry in part["chapters"]]
+    return [Path(name).name for name in files if Path(name).parent == Path("book/executed")]
+
+
+def of(hardware: str) -> list[str]:
+    """The chapters that a hardware has plans for and `_toc.yml` a page: others await their records."""
+    return [name for name in config.chapters(["all"], hardware) if name in chapters()]
+
+
+def executed_dir() -> Path:
+    """Where jupyter-book finds executed notebooks; git-ignored."""
+    return paths.root() / "book" / "executed"
+
+
+def execute(
+    chapter: str,
+    hardware: str = "cpu",
+    group: str = "full",
+    source: Source = "records",
+    out_folder: Path | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    book: str | None = None,
+) -> Path:
+    """Run a chapter's notebook and write it, outputs included, to `out_folder` (default: `book/executed/`).
+
+    `book` is the group of the book that the page is for, where it shows another of this chapter.
+
+    Raises:
+        ConfigError: for an unknown chapter or parameter, naming the near match.
+        SpecbookError: if a cell fails; its last line says why.
+    """
+    notebook = _notebook(chapter)
+    given = {"hardware": hardware, "group": group, "source": source, **(parameters or {})}
+    target = (out_folder or executed_dir()) / f"{chapter}.ipynb"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        draft = Path(folder, f"{chapter}.ipynb")
+        _run(notebook, draft, _changed(notebook, given))
+        clean = page_cells.clean(nbformat.read(draft, as_version=4))
+    executed_pages.stamp(clean, hardware, book or group)
+    nbformat.validate(clean)
+    nbformat.write(clean, target)
+    return target
+
+
+def _notebook(chapter: str) -> Path:
+    path = paths.notebooks_dir() / f"{chapter}.ipynb"
+    if not path.is_file():
+        known = [found.stem for found in paths.notebooks_dir().glob("*.ipynb")]
+        raise ConfigError(f"no chapter {chapter!r}{suggestions.near(chapter, known)}")
+    return path
+
+
+def _changed(notebook: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters that differ from the notebook's own: only these are injected, so a page shows the change."""
+    import papermill
+
+    known = papermill.inspect_notebook(str(notebook))
+    for name in given:
+        if name not in known:
+            raise ConfigError(f"unknown parameter {name!r}{suggestions.near(name, known)}")
+    return {name: value for name, value in given.items() if value != ast.literal_eval(known[name]["default"])}
+
+
+def _run(notebook: Path, out: Path, parameters: dict[str, Any]) -> None:
+    import papermill
+    from papermill.exceptions import PapermillExecutionError
+
+    try:
+        papermill.execute_notebook(
+            str(notebook), str(out), parameters, cwd=str(paths.root()), kernel_name="python3",
+            progress_bar=False, start_timeout=180, extra_arguments=QUIET,
+        )  # fmt: skip
+    except PapermillExecutionError as error:
+        raise SpecbookError(
+            f"{notebook.stem}, cell {error.cell_index}: {error.ename}: {error.evalue}"
+        ) from error
+
+
+def prepare(names: Iterable[str], hardware: str = "cpu", group: str = "full") -> None:
+    """Write what prose pages include: front page, calculator, published numbers, memory, break-even, card."""
+    folder, names = executed_dir(), list(names)
+    published_page.write(folder)
+    memory_page.write(folder)
+    break_even_page.write(folder)
+    runs = _speculative(names, hardware, group)
+    headline.write(_headline(names, hardware, group), folder)
+    calculator_page.write(_priced(runs), folder)
+    card = paths.models_dir() / "card.md"
+    (folder / "card.md").write_text(card.read_text() if card.is_file() else NO_CARD + "\n")
+
+
+def _priced(runs: list[RunRecord]) -> list[RunRecord]:
+    """What the calculator can start from: one K says nothing of prices, so a quick plan yields to the shipped
+    records; the page names the machine that they are of.
+    """
+    ks = {run.point.speculation.num_speculative_tokens for run in runs if run.point.speculation}
+    return runs if len(ks) > 1 else campaign.replay(config.load(*SHIPPED))
+
+
+def _headline(names: Iterable[str], hardware: str, group: str) -> list[RunRecord]:
+    """The records of the chapter with the most methods; none where no chapter drafts."""
+    parts = [part for name in names for part in _own(name, hardware, group) if part.drafts]
+    return campaign.replay(max(parts, key=lambda part: len(part.drafts))) if parts else []
+
+
+def _own(name: str, hardware: str, group: str) -> list[Plan]:
+    """A chapter's sweeps; none where a book of this group shows another group's, maybe another machine's."""
+    return (
+        config.load(name, hardware, group).parts() if config.in_book(name, hardware, group) == group else []
+    )
+
+
+def _speculative(names: Iterable[str], hardware: str, group: str) -> list[RunRecord]:
+    """The records of the first chapter that drafts; none where no chapter does."""
+    drafting = [part for name in names for part in _own(name, hardware, group) if part.drafts]
+    return campaign.replay(drafting[0]) if drafting else []
+
+
+def build(
+    names: Iterable[str] | None = None,
+    hardware: str = "cpu",
+    group: str = "full",
+    source: Source = "records",
+    out_folder: Path | None = None,
+    report: Callable[[str], None] = lambda _: None,
+) -> Path:
+    """Execute the chapters (default: `of` the hardware), then build the book; returns its `index.html`.
+
+    `report` is told what comes next: each takes seconds to minutes.
+    """
+    names = list(names or of(hardware))
+    executed_pages.make_room(executed_dir(), chapters(), names, hardware)
+    for number, name in enumerate(names, start=1):
+        report(f"drawing {name} ({number} of {len(names)})")
+        execute(name, hardware, config.in_book(name, hardware, group), source, book=group)
+    report("writing the HTML")
+    prepare(names, hardware, group)
+    return html(out_folder)
+
+
+def html(out_folder: Path | None = None) -> Path:
+    """Build `book/executed/` and the prose into `<out_folder>/_build/html`; returns its `index.html`.
+
+    Every page is built anew: Sphinx warns only when it reads a page, so a second build would pass.
+
+    Raises:
+        ConfigError: if a chapter was not executed yet, or pages of several plans lie there.
+        SpecbookError: if jupyter-book fails, or warns of anything; the message holds its lines.
+    """
+    executed_pages.check(executed_dir(), chapters())
+    out = out_folder or paths.root()
+    shutil.rmtree(out / "_build" / "html", ignore_errors=True)
+    done = _jupyter_book("build", str(paths.root()), "--path-output", str(out), *STRICT)
+    index = out / "_build" / "html" / "index.html"
+    if done.returncode != 0 or not index.is_file():
+        raise SpecbookError(f"the book did not build:\n{_complaints(done.stdout + done.stderr)}")
+    return index
+
+
+def _jupyter_book(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", *arguments]
+    return subprocess.run(
+        command,
+        cwd=paths.root(),
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "NO_COLOR": "1"},
+    )
+
+
+def _complaints(text: str) -> str:
+    lines = [line for line in COLOUR.sub("", text).splitlines() if WARNING.search(line)]
+    return paths.portable("\n".join(lines or text.splitlines()[-10:]))

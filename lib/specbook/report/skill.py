@@ -1,0 +1,148 @@
+"""`outputs/skill-inference-server.md`, the deliverable: what was built and what was reached, from records."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from specbook import config as plans
+from specbook.analysis import acceptance, drift, scaling, speedup, tail, token_cost, versions
+from specbook.bench import campaign, experiments
+from specbook.records.run import RunRecord
+from specbook.report import cluster_page, cost_tables, headline, moe_page, tables
+from specbook.report.cluster_page import Named
+from specbook.report.figures import style
+from specbook.report.text import answers_text
+from specbook.report.text import drift_text as drift_remarks
+from specbook.report.text.phrases import listed
+
+GOAL = 2.5
+"""The speed-up that the capstone asks for."""
+HEAD = """# Skill: an inference server with speculative decoding
+
+Written by `specbook skill` from the records of `results/`; a test compares. All of it was measured with
+vLLM's CPU build on two cores and with the pocket models that this project trained, which is the best case for
+a draft. Nothing was measured on a GPU.
+"""
+
+
+def text(hardware: str = "cpu") -> str:
+    """The whole document, of the full plans' records on one hardware folder."""
+    dense, head = _runs("03_p_eagle", hardware), _runs("02_eagle3", hardware)
+    every = _runs("05_moe", hardware)
+    moe, _ = moe_page.by_target(plans.load("05_moe", hardware, "full"), every)
+    cluster = experiments.replay(plans.load("07_hpa", hardware, "full"), partial=True)
+    named = cluster_page.named(cluster)
+    answer = cluster_page.answer(named).removeprefix("**Answer.** ")
+    sections = {
+        "The rubric": [_rubric(dense, moe, head, named)],
+        "The stack": [_stack(dense)],
+        "Speed": [_speed("Dense target", dense), _speed("Mixture of experts", moe)],
+        "Acceptance by kind of traffic": [_acceptance(head)],
+        "The slowest requests": [_tails(head)],
+        "Drift": [_drift(hardware)],
+        "On Kubernetes": [answer, style.credit_experiments(cluster)],
+        "Cost": [_cost(hardware)],
+    }
+    parts = [part for title, some in sections.items() for part in (f"## {title}", *some)]
+    return "\n\n".join([HEAD.strip(), *parts]) + "\n"
+
+
+def _runs(chapter: str, hardware: str) -> list[RunRecord]:
+    return campaign.replay(plans.load(chapter, hardware, "full"))
+
+
+def _rubric(
+    dense: Sequence[RunRecord], moe: Sequence[RunRecord], head: Sequence[RunRecord], cluster: Named
+) -> str:
+    kinds = acceptance.by_domain(head)["domain"].nunique()
+    loads = listed(run.point.load.label for run in head)
+    ready = [f"{scaling.stages(run)['ready']:.0f}" for run in cluster_page.of_scenario(cluster, "step")]
+    updates = [run for name in cluster_page.UPDATES for run in cluster_page.of_scenario(cluster, name)]
+    lost = [scaling.counts(scaling.during(run, ["restart", "undo"])) for run in updates]
+    scaled = f"a new pod serves {listed(ready)} s after the load triples" if ready else "not measured"
+    rolled = "; ".join(f"{one['lost']} of {one['sent']:,} requests lost" for one in lost) or "not measured"
+    lines = [
+        (f"{GOAL:g}x at matched quality, dense", _reached(dense), "chapters 2 and 3"),
+        (f"{GOAL:g}x at matched quality, mixture of experts", _reached(moe), "chapter 5"),
+        ("acceptance per kind of traffic", f"{kinds} kinds", "below, chapters 2 to 4"),
+        ("p99 at batch 1, 8 and 32, with and without", f"measured at {loads}", "below, chapter 2"),
+        ("autoscaling on queue wait", scaled, "chapter 7"),
+        ("a smooth rollout", rolled, "chapter 7"),
+        ("a million tokens against hosted APIs", "a table with sources and dates", "chapter 8"),
+        ("a write-up that others can run again", "`make book`, `specbook run`", "README.md"),
+    ]
+    return tables.markdown(pd.DataFrame(lines, columns=["asked for", "reached", "where"]))
+
+
+def _reached(runs: Sequence[RunRecord]) -> str:
+    best = speedup.best_k(runs, by=("load", "domain"))
+    if best.empty:
+        return "not measured"
+    top = best.loc[best["speedup"].idxmax()]
+    over, low = speedup.best_over_domains(runs), top["estimate"].low
+    holds = "yes" if low is not None and low >= GOAL else "not shown" if top["speedup"] >= GOAL else "no"
+    each = "; ".join(f"{row.estimate.span('x')} at {row.load}" for row in over.itertuples())
+    return (
+        f"{holds}: at most {top['estimate'].span('x')}, {top['label']} on {top['domain']} at {top['load']}. "
+        f"One setting for all traffic: {each}"
+    )
+
+
+def _stack(runs: Sequence[RunRecord]) -> str:
+    last = max(runs, key=lambda run: run.started_at)
+    target, made = last.point.target, last.provenance
+    rows = [
+        ("machine", f"`{last.hardware.id}`"), ("engine", _engine(made.versions)),
+        ("target", f"{target.name}, {target.dtype}, {target.execution}"),
+        ("drafts", ", ".join(dict.fromkeys(run.point.arm for run in runs if run.point.speculation))),
+        ("served by", "`specbook serve`, or `deploy/` on Kubernetes"),
+    ]  # fmt: skip
+    return tables.markdown(pd.DataFrame(rows, columns=["part", "what"]))
+
+
+def _engine(versions: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items() if name.startswith("vllm"))
+
+
+def _speed(name: str, runs: Sequence[RunRecord]) -> str:
+    best = speedup.best_k(runs, by=("load", "domain"))
+    if best.empty:
+        return f"**{name}.** {answers_text.NO_PAIR}"
+    answer = headline.answer(best, runs).replace("**Answer.**", f"**{name}.**")
+    shown = tables.overview(speedup.fastest(best), named=best["method"].nunique() > 1).reset_index()
+    return f"{answer}\n\n{tables.markdown(shown)}\n\n{style.credit(runs)}"
+
+
+def _acceptance(runs: Sequence[RunRecord]) -> str:
+    counted = acceptance.by_domain(runs)
+    deepest = counted[counted["num_speculative_tokens"] == counted["num_speculative_tokens"].max()]
+    cells = deepest.assign(cell=deepest["length"].map("{:.2f}".format))
+    wide = cells.pivot_table(
+        index=["label", "domain"], columns="load", values="cell", aggfunc="first", sort=False
+    )
+    return "Tokens a step, the bonus token included.\n\n" + tables.markdown(wide.reset_index())
+
+
+def _tails(runs: Sequence[RunRecord]) -> str:
+    found = tail.tails(runs)
+    pooled = found[found["domain"] == tail.POOLED]
+    told = (
+        "The best setting's p99, in brackets how it differs from the best baseline's; `*`: too few prompts."
+    )
+    return f"{told}\n\n{tables.markdown(tables.tails(pooled).reset_index(names=['batch', 'arm']))}"
+
+
+def _drift(hardware: str) -> str:
+    mine, _ = versions.parts(plans.load("04_domain_drift", hardware, "full"))
+    *drifts, (_, fallen) = experiments.replay(mine)
+    return drift_remarks.answer(drift.compare(drift.Recordings.kept(drifts)), fallen).removeprefix(
+        "**Answer.** "
+    )
+
+
+def _cost(hardware: str) -> str:
+    plan = plans.load("08_cost", hardware, "full")
+    runs = [run for sweep in plans.sweeps(plan) for run in campaign.replay(sweep)]
+    rates = token_cost.bills(token_cost.rates(runs), plan)
+    told = cost_tables.answer(token_cost.goodput(rates, plan.slos), plan).removeprefix("**Answer.** ")
+    return f"{told}\n\n{cost_tables.price(plan)}"

@@ -1,0 +1,209 @@
+"""What the figures of drafting methods held against each other show, in words."""
+
+import numpy as np
+import pandas as pd
+
+from specbook.analysis.prediction import AVERAGED
+from specbook.report.text.phrases import count, ends, listed, of, percent
+
+CLOSE = 0.1
+"""Lead of one method over another that noise may turn around."""
+HIGH = 0.8
+"""Conditional acceptance from which on a longer draft is nearly as good as a short one."""
+
+
+def winners(best: pd.DataFrame) -> str:
+    """List of which method is fastest where, ties told, from `speedup.best_k` by load and domain."""
+    if best.empty:
+        return ""
+    lines = []
+    for load, cell in best.groupby("load", sort=False):
+        told: dict[str, list[str]] = {}
+        for domain, part in cell.groupby("domain", sort=False):
+            top = part.loc[part["speedup"].idxmax()]
+            rivals = part[(part["method"] != top["method"]) & (part["high"] >= top["low"])]
+            tied = [top["method"], *rivals["method"]]
+            words = f"{listed(tied)} tied" if len(tied) > 1 else str(tied[0])
+            if top["speedup"] < 1:
+                words = f"no speculation (the least slow: {words})"
+            told.setdefault(words, []).append(str(domain))
+        lines.append(f"- **{load}**: " + "; ".join(f"{w} on {listed(d)}" for w, d in told.items()))
+    return "\n".join(lines)
+
+
+def depth(table: pd.DataFrame) -> str:
+    """List of conditional acceptance from position 2 to 8.
+
+    Made from `acceptance.by_domain`, one K a method and load.
+    """
+    lines = []
+    for method, part in table.groupby("method", sort=False):
+        later = {row.domain: row.conditional[1:8] for row in part.itertuples() if len(row.conditional) > 1}
+        later = {domain: rates[np.isfinite(rates)] for domain, rates in later.items()}
+        later = {domain: rates for domain, rates in later.items() if len(rates)}
+        if later:
+            holds = [domain for domain, rates in later.items() if rates.min() >= HIGH]
+            told = "; ".join(f"{domain} {ends(list(rates))}" for domain, rates in later.items())
+            lines.append(
+                f"- **{method}**, conditional acceptance from position 2 to "
+                f"{1 + max(map(len, later.values()))}: {told}. It stays at {HIGH:g} or better on "
+                f"{listed(holds) if holds else 'none of them'}."
+            )
+    return "\n".join(lines) or "No draft was deeper than one token."
+
+
+def past_training(table: pd.DataFrame, gains: pd.DataFrame) -> str:
+    """List of what drafts deeper than the head was trained for are worth.
+
+    Made from `acceptance.by_domain`, one K a method, and `speedup.past_training`.
+    """
+    lines = []
+    for method, part in table.groupby("method", sort=False):
+        depth, own = part["trained_depth"].max(), gains[gains["method"] == method]
+        deep = {row.domain: row.conditional[int(depth) :] for row in part.itertuples()} if depth > 0 else {}
+        deep = {domain: rates[np.isfinite(rates)] for domain, rates in deep.items()}
+        told = [f"{domain} {ends(list(rates))}" for domain, rates in deep.items() if len(rates)]
+        if told:
+            lines.append(
+                f"- **{method}** was trained to {depth:.0f}. Deeper, a guess holds in these shares of cases, "
+                f"all before it having held: {'; '.join(told)}. {_worth(own)}".rstrip()
+            )
+    return "\n".join(lines) or "No head was asked for more than it was trained to give."
+
+
+def _worth(gains: pd.DataFrame) -> str:
+    if gains.empty:
+        return ""
+    told = [
+        f"{load} "
+        + ", ".join(f"K={row.num_speculative_tokens} {row.estimate.span('×')}" for row in cell.itertuples())
+        for load, cell in gains.groupby("load", sort=False)
+    ]
+    return f"Its speed, of that at K={gains['depth'].iloc[0]}, domains averaged: {'; '.join(told)}."
+
+
+def requests(table: pd.DataFrame) -> str:
+    """List of how much single answers differ within a domain.
+
+    Made from `acceptance.by_request`, one arm a method.
+    """
+    lines = []
+    for method, part in table.groupby("method", sort=False):
+        tenths = part.groupby("domain", sort=False)["length"].quantile([0.1, 0.9]).unstack()
+        if len(tenths):
+            widest = (tenths[0.9] / tenths[0.1]).idxmax()
+            low, high = tenths.loc[widest, 0.1], tenths.loc[widest, 0.9]
+            lines.append(
+                f"- **{method}**: most spread on {widest}, where a tenth of the answers get {low:.2f} tokens "
+                f"a step or fewer, and a tenth {high:.2f} or more."
+            )
+    return "\n".join(lines)
+
+
+def crossovers(table: pd.DataFrame, serial: str, parallel: str) -> str:
+    """List of the measured crossover K and the predicted one, load by load, from `prediction.crossovers`."""
+    if table.empty:
+        return f"A crossover can be told where {serial} and {parallel} were both measured at several K."
+    single = table[table["domain"] != AVERAGED]
+    apart = (single["measured"] - single["predicted"]).abs()
+    near = (apart <= 1) | (single["measured"].isna() & single["predicted"].isna())
+    lines = [_crossover(row, serial, parallel) for row in table[table["domain"] == AVERAGED].itertuples()]
+    told = (
+        "Of single kinds of traffic, prediction and measurement agree to within one K, or both say never, "
+        f"in {of(int(near.sum()), len(single), 'combination')} with a batch."
+    )
+    if len(far := single[~near]) and far["apart"].max() <= CLOSE:
+        told += (
+            f" In the other {len(far)} the two are never more than {percent(far['apart'].max())} apart, at "
+            "whichever K was measured: where lines so close cross is left to noise."
+        )
+    return "\n".join([*lines, *([f"\n{told}"] if len(single) else [])])
+
+
+def _crossover(row, serial: str, parallel: str) -> str:
+    told = (
+        f"- **{row.load}**, domains averaged: {parallel} is ahead of {serial} {_from(row, row.measured)} "
+        f"as measured, {_from(row, row.predicted)} as predicted"
+    )
+    if np.isnan(row.measured) or np.isnan(row.predicted):
+        same = np.isnan(row.measured) == np.isnan(row.predicted)
+        return f"{told}: {'they agree' if same else 'the prediction is wrong here'}."
+    return f"{told}: {abs(row.measured - row.predicted):.1f} apart."
+
+
+def _from(row, k: float) -> str:
+    if np.isnan(k):
+        return f"not even at K = {row.largest}"
+    return f"at every K from {row.smallest}" if k <= row.smallest else f"from K = {k:.1f} on"
+
+
+def bounds(table: pd.DataFrame) -> str:
+    """List, load by load, of how much of what the steps promise arrives end to end (`prediction.bounds`)."""
+    lines = []
+    for load, part in table.groupby("load", sort=False):
+        share = part["share"].astype(float)
+        worst = part.loc[share.idxmin()]
+        lines.append(
+            f"- **{load}**: {percent(share.median())} in the median of {count(len(part), 'point')}; "
+            f"{of(int((share >= 0.9).sum()), len(part), 'point')} reach 90 %; least, {percent(share.min())}, "
+            f"{worst['label']} on {worst['domain']}. With the time to each first token left out, "
+            f"{ends(100 * part['decoding'].astype(float), '{:.0f}')} %."
+        )
+    return "\n".join(lines) or "No step with speculation can be held against one without."
+
+
+def step_parts(table: pd.DataFrame) -> str:
+    """List of what a step takes, and its largest parts beside the same target's first arm's.
+
+    Made from `steps.parts`.
+    """
+    lines = []
+    for _, of_target in table.groupby("target", sort=False):
+        cells = of_target.groupby("arm", sort=False)
+        first, *others = ((arm, cell.set_index("part")["milliseconds"]) for arm, cell in cells)
+        lines += [_first_step(*first), *(_longer_step(*other, first[1]) for other in others)]
+    return "\n".join(lines) or "What a step's time goes into is told once one was profiled."
+
+
+def _first_step(arm: str, spent: pd.Series) -> str:
+    told = [f"{part} {percent(share)}" for part, share in (spent / spent.sum()).nlargest(3).items()]
+    return f"- **{arm}**: {spent.sum():.1f} ms, of which {listed(told)}."
+
+
+def _longer_step(arm: str, spent: pd.Series, first: pd.Series) -> str:
+    more = spent - first.reindex(spent.index).fillna(0.0)
+    told = [f"{part} {extra:+.1f}" for part, extra in more.loc[more.abs().nlargest(3).index].items()]
+    return (
+        f"- **{arm}**: {spent.sum():.1f} ms, {spent.sum() / first.sum():.2f} times as long. Most of the "
+        f"difference, in ms: {listed(told)}."
+    )
+
+
+def options(table: pd.DataFrame) -> str:
+    """List of which engine options change a step's time beyond its interval, from `steps.options`."""
+    lines = []
+    for option, cell in table.groupby("option", sort=False):
+        told: dict[str, list[str]] = {}
+        for arm, one in zip(cell["arm"], cell["estimate"], strict=True):
+            closed = one.low is not None and one.high is not None
+            word = "shortens" if closed and one.high < 1 else "lengthens" if closed and one.low > 1 else None
+            said = f"{word} the step of" if word else "changes nothing beyond its interval for"
+            told.setdefault(said, []).append(f"{arm} ({one.span('×')})")
+        lines.append(
+            f"- *{option}* " + "; ".join(f"{said} {listed(arms)}" for said, arms in told.items()) + "."
+        )
+    return "\n".join(lines) or "Neither was tried yet."
+
+
+def brought(table: pd.DataFrame) -> str:
+    """Sentence on tokens a step over its price, with each option, from `steps.brought`."""
+    said = [
+        f"{arm}: " + ", ".join(f"{row.brings:.2f} {row.option}" for row in cell.itertuples())
+        for arm, cell in table.groupby("arm", sort=False)
+    ]
+    if not said:
+        return "What the options are worth is not known yet: no baseline was taken apart beside them."
+    return (
+        "Tokens a step over what the step costs, in the shortest step that a baseline took with any of the "
+        f"options (computed, times taken apart, no interval): {'; '.join(said)}."
+    )

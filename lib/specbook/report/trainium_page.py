@@ -1,0 +1,249 @@
+"""The Trainium chapter's tables and sentences: measured here, published by others, and computed."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pandas as pd
+
+from specbook.analysis import traffic
+from specbook.bench.hardware import PEAKS, Peak
+from specbook.config import machines, models, prices
+from specbook.config.machines import MachineFile, Served
+from specbook.records import published
+from specbook.records.published import PublishedRow
+from specbook.records.run import RunRecord
+from specbook.report.text import answers_text
+from specbook.report.text.phrases import listed, milliseconds, percent
+from specbook.stats import memory, roofline
+from specbook.stats.estimate import Estimate
+from specbook.stats.shape import ModelShape
+
+CHIPS = ("trn2", "inf2")
+"""Folders of params/ that the chapter holds side by side."""
+TARGET, HEAD = "qwen3-32b", "draft-model"
+"""The pair of AWS's sample, in `params/models/`."""
+BATCH, CONTEXT = 4, 64 + 600 // 2
+"""Concurrent requests in AWS's sample, and tokens in a sequence half-way (64 in, 600 out).
+
+Source: https://github.com/aws-neuron/aws-neuron-eks-samples, speculative_decoding_trn2_vllm at a7e41d16.
+"""
+TTFT = ("ttft_ms", "ttft_p50_ms")
+"""Metrics of published rows."""
+
+
+class Chip(NamedTuple):
+    """A machine as it would serve the pair."""
+
+    machine: MachineFile
+    served: Served
+
+    @property
+    def devices(self) -> int:
+        """Chips that share the model."""
+        return self.machine.devices_for(self.served.tensor_parallel_size)
+
+
+def answer(runs: Sequence[RunRecord], best: pd.DataFrame) -> str:
+    """Answer on what structured and open-ended prompts gain, and whether a Neuron chip said so.
+
+    Made from `traffic.best`.
+    """
+    told = [
+        f"at {one['load']} {one['method']} brings structured prompts {_gain(one[traffic.STRUCTURED])} and "
+        f"open-ended ones {_gain(one[traffic.OPEN])}"
+        for one in traffic.contrast(best)
+    ]
+    measured = any(run.hardware.kind == "neuron" for run in runs)
+    said = f"Each at its own best K of those measured, {'; '.join(told)}." if told else answers_text.NO_PAIR
+    where = "" if measured else " **Not measured yet on a Neuron chip:** the machine is the one above."
+    return f"**Answer.** {said}{where}"
+
+
+def _gain(row: pd.Series) -> str:
+    return f"{row['estimate'].span('×')} at K={row['num_speculative_tokens']}"
+
+
+def gains(best: pd.DataFrame) -> pd.DataFrame:
+    """Table of speed-ups at the best K, one row for each of `traffic.best`."""
+    columns = {
+        "load": best["load"], "method": best["method"], "prompts": best["traffic"],
+        "domains": best["domains"].map(listed), "best K": best["num_speculative_tokens"],
+        "speed-up": [one.span("×") for one in best["estimate"]],
+        "n": [one.counted for one in best["estimate"]],
+    }  # fmt: skip
+    return pd.DataFrame(columns).set_index(["load", "method", "prompts"])
+
+
+def contrasted(best: pd.DataFrame) -> str:
+    """Sentences on how far apart the two kinds of prompts are, and which of them loses (`traffic.best`)."""
+    lines = []
+    for one in traffic.contrast(best):
+        kinds = (traffic.STRUCTURED, traffic.OPEN)
+        lost = [name for name in kinds if pd.notna(one[name]["high"]) and one[name]["high"] < 1]
+        slower = f"; slower than no speculation beyond the interval: {listed(lost)}" if lost else ""
+        apart = "cannot be held against" if one["ratio"] is None else f"is {one['ratio'].span(' times')}"
+        lines.append(
+            f"- **{one['load']}**, {one['method']}: the speed-up of structured prompts {apart} that of "
+            f"open-ended ones{slower}."
+        )
+    return "\n".join(lines) or "Only one kind of prompts was measured beside a baseline: no contrast."
+
+
+def clocks(table: pd.DataFrame) -> pd.DataFrame:
+    """Table of medians in ms, and the change with its interval, a row for each of `traffic.first_token`."""
+    columns = {
+        "load": table["load"], "method": table["method"], "clock": table["metric"].map(_clock),
+        "without, ms": (1e3 * table["baseline_s"]).map("{:.1f}".format),
+        "with, ms": (1e3 * table["arm_s"]).map("{:.1f}".format),
+        "change, ms": [_scaled(one) for one in table["estimate"]],
+        "verdict": table["verdict"],
+    }  # fmt: skip
+    return pd.DataFrame(columns).set_index(["load", "method", "clock"])
+
+
+def _clock(metric: str) -> str:
+    return metric.removesuffix("_s").upper()
+
+
+def _scaled(estimate: Estimate) -> str:
+    thousand = {name: None if x is None else 1e3 * x for name, x in _ends(estimate).items()}
+    return estimate.model_copy(update=thousand).span(digits=1)
+
+
+def _ends(estimate: Estimate) -> dict[str, float | None]:
+    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+
+
+def first_token(table: pd.DataFrame) -> str:
+    """Sentence on whether "TTFT is unchanged" was shown or refuted here, by load and method.
+
+    Made from `traffic.first_token`.
+    """
+    mine = table[table["metric"] == "ttft_s"] if len(table) else table
+    if mine.empty:
+        return "No round here has both a baseline and an arm with speculation: nothing is said of TTFT."
+    lines = {
+        "unchanged": "shown", "changed": "refuted", "undecided": "neither shown nor refuted",
+        "no interval": "not told, for want of an interval (it takes three restarts)",
+    }  # fmt: skip
+    told = []
+    for name, words in lines.items():
+        cells = mine[mine["verdict"] == name]
+        each = [f"{row.method} at {row.load}" for row in cells.itertuples()]
+        told += [f"{words} for {listed(each)}"] if each else []
+    return f'**"TTFT unchanged"**, to within {percent(traffic.SAME)} of the median, is {"; ".join(told)}.'
+
+
+def told() -> list[PublishedRow]:
+    """Published rows of Trainium and Inferentia, prices left out."""
+    return [row for row in published.load() if row.hardware[:3] in ("trn", "inf") and "usd" not in row.metric]
+
+
+def others() -> pd.DataFrame:
+    """`told` as a page shows it: none was measured here. The page of published numbers has the sources."""
+    rows = [
+        {"target": row.target_model, "draft": row.draft, "hardware": row.hardware, "prompts": row.dataset,
+         "K": row.num_speculative_tokens, "published": row.value,
+         "metric": row.metric.replace("tok_s", "tokens/s").replace("_", " ")}
+        for row in told()
+    ]  # fmt: skip
+    return pd.DataFrame(rows).set_index(["target", "draft"])
+
+
+def published_first_token() -> str:
+    """Published pairs of TTFT, without and with a draft: the change, derived from the two."""
+    rows = [row for row in told() if row.metric in TTFT and row.number is not None]
+    plain = {_setup(row): row.number for row in rows if row.draft == "none"}
+    pairs = [(row, plain[_setup(row)]) for row in rows if row.draft != "none" and _setup(row) in plain]
+    each = [
+        f"{row.target_model} with {row.draft}, K={row.num_speculative_tokens}: "
+        f"{base:g} → {row.number:g} ms ({100 * (row.number / base - 1):+.0f} %)"
+        for row, base in pairs
+    ]
+    moved = sum(abs(row.number / base - 1) > traffic.SAME for row, base in pairs)
+    return (
+        f"Published pairs of TTFT, without → with speculation: {'; '.join(each)}. {moved} of {len(pairs)} "
+        f"moved by more than {percent(traffic.SAME)}; none of them gives an interval."
+    )
+
+
+def _setup(row: PublishedRow) -> tuple[str, ...]:
+    return row.system, row.target_model, row.hardware, row.dataset, row.batch_or_concurrency, row.metric
+
+
+def chips() -> list[Chip]:
+    """The two machines with the target as their files serve it."""
+    found = [machines.read(name, MachineFile) for name in CHIPS]
+    return [Chip(one, next(s for s in one.serves if s.model == TARGET)) for one in found]
+
+
+def side_by_side() -> pd.DataFrame:
+    """Both chips: memory, bandwidth, how many the target takes, its least step, and what an hour costs."""
+    rows = []
+    for chip in chips():
+        machine, price, peak = chip.machine, prices.machine(chip.machine.price or ""), _peak(chip)
+        rows.append(
+            {"chip": machine.title, "memory, GB": f"{(machine.memory_bytes or 0) / 1e9:.0f}",
+             "peak, TB/s": f"{peak.bytes_per_s / 1e12:.2f}", "chips that share it": chip.devices,
+             "least step": milliseconds(step(chip, 0).least_s or 0.0),
+             "$ an hour": f"{price.usd_per_hour:.2f} ({price.name}, {price.accelerators} chips)"}
+        )  # fmt: skip
+    return pd.DataFrame(rows).set_index("chip")
+
+
+def _peak(chip: Chip) -> Peak:
+    return PEAKS[chip.machine.peak or ""]
+
+
+def step(chip: Chip, k: int) -> roofline.StepCost:
+    """The least that a step of the target over k + 1 tokens a sequence can cost; k = 0: without a draft."""
+    peak, shape = _peak(chip), ModelShape.from_config(models.config(TARGET))
+    return roofline.decode_step(
+        shape, BATCH, CONTEXT, memory.KEPT_BYTES, peak.bytes_per_s, peak.flops_per_s,
+        tokens_per_sequence=k + 1, devices=chip.devices,
+    )  # fmt: skip
+
+
+def price_of_step(chip: Chip, k: int) -> float:
+    """Price of a speculative step in plain steps, by the roofline.
+
+    The draft's files are read once a draft token.
+    """
+    draft_bytes = models.load(TARGET).heads[HEAD].weight_bytes or 0
+    draft_s = draft_bytes / _peak(chip).bytes_per_s / chip.devices
+    return roofline.speculative_cost(step(chip, 0), step(chip, k), draft_s, k) or float("nan")
+
+
+def predicted(lengths: pd.DataFrame) -> pd.DataFrame:
+    """Computed: on each chip and at each K the price of a step, and the speed-up with these lengths.
+
+    Args:
+        lengths: of `traffic.lengths`, of one method.
+    """
+    rows = []
+    for chip in chips():
+        for k, cell in lengths.groupby("num_speculative_tokens"):
+            cost = price_of_step(chip, int(k))
+            each = {
+                f"{row.traffic}: length → speed-up": f"{row.length:.2f} → {row.length / cost:.2f}×"
+                for row in cell.itertuples()
+            }
+            head = {"chip": chip.machine.title, "K": int(k), "a step costs": f"{cost:.2f} steps"}
+            rows.append(head | each)
+    return pd.DataFrame(rows).set_index(["chip", "K"]) if rows else pd.DataFrame()
+
+
+def owed() -> str:
+    """What the published inter-token latencies ask of the draft, by the roofline of their machine."""
+    mine = [row for row in told() if row.metric == "itl_ms"]
+    values = [float(found.group()) for row in mine if (found := published.NUMBER.search(row.value))]
+    ratio, k, chip = max(values) / min(values), int(mine[0].num_speculative_tokens), chips()[0]
+    least, cost = step(chip, 0).least_s or float("nan"), price_of_step(chip, k)
+    return (
+        f"By this roofline a plain step of {models.load(TARGET).title} on {chip.devices} chips of "
+        f"{chip.machine.title} takes at least {milliseconds(least)}, and one with K={k} costs {cost:.2f} of "
+        f"them: to go from about {max(values):g} ms to about {min(values):g} ms, as published, takes an "
+        f"acceptance length of {ratio * cost:.1f} of at most {k + 1}. The published latencies are "
+        f"{min(values) / least / 1e3:.0f} and {max(values) / least / 1e3:.0f} times the least; what "
+        "fills the rest, no source says."
+    )

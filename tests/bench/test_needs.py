@@ -1,0 +1,145 @@
+"""What a plan asks of accelerators: every shipped one fits, and what does not is refused with its sum."""
+
+import re
+
+import pytest
+
+import factories
+from specbook import config
+from specbook.bench import campaign, machine_rule, resources
+from specbook.config import machines
+from specbook.config.schema import Speculation, Target
+from specbook.errors import ConfigError
+from specbook.stats import sized
+
+EACH = [
+    f"{folder}:{one.name}"
+    for folder in config.hardwares()
+    for one in machines.read(folder, machines.MachineFile).serves
+]
+BIG = Target(name="big", model="meta-llama/Llama-3.3-70B-Instruct", max_model_len=8192, max_num_seqs=8)
+
+
+@pytest.mark.parametrize("hardware", EACH)
+def test_every_shipped_model_fits_its_machine_with_its_head(hardware):
+    what = machine_rule.load(hardware)
+    for target, speculation in config.load("02_eagle3", hardware, "full").arms():
+        found = resources.of(what, target, speculation)
+        assert found is not None
+        assert found.sequences >= 16, found.sum()
+
+
+def test_closed_loops_with_too_few_requests_are_named():
+    enough = [factories.point(concurrency=c, num_requests=n) for c, n in ((1, 1), (8, 64), (32, 300))]
+    assert resources.few_requests(enough) is None
+    few = [factories.point(concurrency=c, num_requests=n) for c, n in ((32, 64), (8, 63), (32, 64))]
+    assert resources.few_requests([*enough, *few]).startswith(
+        "64 requests at concurrency 32 of test; 63 requests at concurrency 8 of test: fewer than 8 a slot"
+    )
+    assert "num_requests to 8: 64, 32: 256 or more" in resources.few_requests(few)
+
+
+@pytest.mark.parametrize("hardware", config.hardwares())
+def test_every_quick_plan_asks_for_full_batches(hardware):
+    names = config.chapters(["all", "appendix"], hardware)
+    quick = [name for name in names if "quick" in config.read_file(config.file(name, hardware))]
+    points = [point for name in quick for point in config.load(name, hardware, "quick").points()]
+    assert points
+    assert resources.few_requests(points) is None
+
+
+def test_a_dry_run_says_each_servers_sum():
+    plans = [config.load(name, "h200:llama-3.3-70b-fp8", "full") for name in ("01_baseline", "02_eagle3")]
+    servers = resources.lines(plans)
+    assert len(servers) == 2 + 4  # two baselines, which the chapters share, and a head at four K
+    assert all(line.startswith("fits: llama-3.3-70b-fp8, ") for line in servers)
+    assert all("at least" in line for line in servers[2:])  # the head's size was not found
+
+
+def test_pocket_models_are_read_from_their_folders():
+    servers = resources.lines([config.load("02_eagle3", "h100", "quick")])
+    assert len(servers) == 1 + 2
+    assert all(line.startswith("fits: pocket-dense, ") for line in servers)
+
+
+def test_a_machine_without_a_stated_memory_has_no_sums():
+    assert resources.lines([config.load("02_eagle3", "cpu", "quick")]) == []
+
+
+def test_an_unquantised_70b_does_not_fit_an_h200_and_its_sum_says_why():
+    said = resources.server(machine_rule.load("h200"), BIG, None)
+    assert said.startswith("DOES NOT FIT: big, baseline (compiled): weights 141.1 + draft 0.0")
+    assert "0 of 8 sequences of 8192 tokens" in said
+    assert resources.server(machine_rule.load("b200"), BIG, None).startswith("fits: ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tensor_parallel_size": 16}, "takes 16 devices, and H200 141 GB has 8"),
+        ({"tensor_parallel_size": 3}, "3 does not divide 64 attention heads"),
+        (
+            {"model": "org/unheard-of"},
+            "not known: big, baseline .compiled.: no model file names org/unheard-of",
+        ),
+    ],
+)
+def test_what_cannot_be_is_said(changes, message):
+    assert re.search(
+        message, resources.server(machine_rule.load("h200"), BIG.model_copy(update=changes), None)
+    )
+
+
+def accelerator(**changes):
+    given = {"kind": "cuda", "gpu_name": "NVIDIA H200", "gpu_count": 8, "gpu_memory_bytes": 150 * 10**9}
+    return factories.HARDWARE.model_copy(update={**given, **changes})
+
+
+def test_a_campaign_is_refused_with_the_sum_before_anything_starts(monkeypatch):
+    monkeypatch.setattr(campaign, "detect", lambda: accelerator(gpu_memory_bytes=40 * 10**9))
+    with pytest.raises(ConfigError, match=r"qwen3-32b-fp8 does not fit NVIDIA H200: weights 3\d\.\d "):
+        campaign.measure([config.load("02_eagle3", "h200", "full")])
+
+
+def test_a_machine_with_too_few_devices_is_refused():
+    two = config.load("02_eagle3", "h200:llama-3.3-70b-bf16", "full")
+    with pytest.raises(ConfigError, match="tensor_parallel_size 2 takes 2 devices, and NVIDIA H200 has 1"):
+        resources.refuse(two, accelerator(gpu_count=1))
+    resources.refuse(two, accelerator())
+    resources.refuse(two, accelerator(gpu_memory_bytes=None))  # nothing is guessed
+
+
+def test_a_share_of_ones_own_is_taken():
+    own = BIG.model_copy(update={"extra_args": ("--gpu-memory-utilization", "0.5")})
+    assert resources.of(machine_rule.load("h200"), own, None).share == 0.5
+
+
+def test_a_head_that_no_model_file_names_is_unknown_and_ngram_is_nothing():
+    head = Speculation(method="eagle3", model="org/head", num_speculative_tokens=3)
+    ngram = Speculation(method="ngram", num_speculative_tokens=3)
+    assert resources.drafted(BIG, head) == (None, 1)
+    assert resources.drafted(BIG, ngram) == (0.0, 0)
+
+
+def test_an_unknown_gpu_has_no_seconds_and_an_unlisted_one_no_price():
+    what = machine_rule.load("h200").model_copy(update={"peak": "NVIDIA H300", "price": None})
+    assert resources.seconds(what, config.load("02_eagle3", "h200", "full").points()[0]) is None
+    assert "names no price" in resources.dollars(what, 1, 2.0)
+    assert "about $9 at Crusoe H200, $4.29 an hour (2026-11-21)" in resources.dollars(
+        machine_rule.load("h200"), 1, 2.0
+    )
+
+
+def test_seconds_by_hand():
+    point = config.load("02_eagle3", "h200", "full").points()[0]
+    known = sized.of(point.target)
+    read = known.shape.weight_bytes(2, 1, 1) + point.load.concurrency * known.shape.kv_bytes(512, 2)
+    turns = point.load.num_requests + point.load.num_warmups
+    assert resources.seconds(machine_rule.load("h200"), point) == pytest.approx(turns * 512 * read / 4.8e12)
+
+
+def test_a_model_of_an_unknown_kind_has_no_shape_and_is_not_refused(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "mamba", "dtype": "bfloat16"}')
+    own = BIG.model_copy(update={"model": str(tmp_path)})
+    assert sized.of(own) is None
+    assert resources.server(machine_rule.load("h200"), own, None).startswith("not known: big")

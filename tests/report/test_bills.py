@@ -1,0 +1,143 @@
+"""The cost chapter's words and tables: what they claim follows from the numbers."""
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import pytest
+
+from specbook import config
+from specbook.analysis import api_prices
+from specbook.analysis.token_cost import BASELINE, SPECULATING
+from specbook.report import cost_tables
+from specbook.report.figures import cost_figures as draw
+from specbook.stats import Estimate, cost
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+PLAN = config.build(
+    "08_x",
+    {"experiment": "cost", "full": {
+        "of": ["02_eagle3"], "price": "m7a.large on demand", "utilisation": 0.5,
+        "utilisation_range": [0.2, 1], "slos": {"strict": {"ttft_s": 0.1, "tpot_s": 0.02}},
+    }},
+    hardware="cpu", group="full", overrides={},
+)  # fmt: skip
+
+
+HOST = "Bedrock Qwen3-32B"
+"""It counts tokens as the model does."""
+
+
+def estimate(value, spread=0.05) -> Estimate:
+    return Estimate(
+        value=value, low=value * (1 - spread), high=value * (1 + spread), n=5, unit_of_n="restarts",
+        method="student-t",
+    )  # fmt: skip
+
+
+def good(speculating: float, spread: float = 0.0) -> pd.DataFrame:
+    rows = []
+    for kind, label, rate in ((BASELINE, "baseline", 100.0), (SPECULATING, "EAGLE-3 K=5", speculating)):
+        speeds = [rate * (1 + spread * (-1) ** i * (kind == BASELINE) + i / 1000) for i in range(5)]
+        rounds = pd.MultiIndex.from_tuples([(i, f"round-{i}") for i in range(5)], names=["restart", "round"])
+        rows.append(
+            {"slo": "strict", "kind": kind, "arm": f"{label} (eager)", "label": label, "load": "batch 8",
+             "concurrency": 8, "output": estimate(rate), "speed": rate, "by_round": pd.Series(speeds, rounds),
+             "by_prompt": pd.Series(0.0, pd.MultiIndex.from_product([["json"], range(12)])),
+             "by_use": cost.interval(estimate(rate), 0.1),
+             "by_reservation": cost.interval(estimate(rate), 0.1, 0.5),
+             "ttft_p99_s": 0.05, "tpot_p99_s": 0.01, "enough": True}
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(
+    ("speculating", "spread", "said"),
+    [(200.0, 0.0, "50 % cheaper"), (80.0, 0.0, "25 % dearer"), (102.0, 0.2, "so this is a tie")],
+)
+def test_the_answer_says_which_is_cheaper_and_whether_that_is_sure(speculating, spread, said):
+    text = cost_tables.answer(good(speculating, spread), PLAN)
+    assert said in text
+    assert "p99 TTFT within 100 ms and p99 TPOT within 20 ms" in text
+    assert "n=5 restarts × 12 prompts" in text
+
+
+def test_a_p99_from_few_prompts_is_marked():
+    table = good(200.0).assign(enough=False)
+    assert "Of batch 8 the p99 stands on too few prompts" in cost_tables.answer(table, PLAN)
+    assert list(cost_tables.goodput(table, PLAN)["p99 TTFT, TPOT in ms"]) == ["50, 10.0 *", "50, 10.0 *"]
+
+
+def test_an_objective_that_speculation_breaks_is_said():
+    text = cost_tables.answer(good(200.0).iloc[:1], PLAN)
+    assert "no batch with speculation keeps that" in text
+
+
+def test_the_price_is_named_with_source_and_date():
+    assert "m7a.large on demand" in cost_tables.price(PLAN)
+    assert "skypilot-catalog" in cost_tables.price(PLAN)
+    assert "2026-11-22" in cost_tables.price(PLAN)
+    own = PLAN.model_copy(update={"usd_per_hour": 0.5})
+    assert cost_tables.price(own) == "Price: $0.5 an hour, the reader's own."
+
+
+def test_tables_hold_both_bills_and_the_ways_to_buy():
+    table = cost_tables.goodput(good(200.0), PLAN)
+    assert {"by use", "reserved, 50 % busy"} <= set(table.columns)
+    bought = cost_tables.purchases(PLAN, 1000.0)
+    assert list(bought.index) == ["m7a.large on demand", "m7a.large spot"]
+    assert "no listed price" in cost_tables.purchases(PLAN.model_copy(update={"usd_per_hour": 1.0}), 1000.0)
+
+
+def test_each_list_price_has_its_day_and_source():
+    counted = dict.fromkeys(("input_characters", "output_characters", "input_tokens", "output_tokens"), 100)
+    text = cost_tables.sources(api_prices.apis(["GPT-5.4", "Claude Sonnet 5"], counted))
+    assert text.startswith("GPT-5.4, Claude Sonnet 5: list prices of 2026-08-21 (https://")
+
+
+@pytest.mark.parametrize(
+    ("of_them", "api", "said"), [(5, "GPT-5.4", True), (0, "GPT-5.4", False), (5, HOST, False)]
+)
+def test_that_prompts_are_estimated_is_said_where_it_is_so(of_them, api, said):
+    counted = {"input_characters": 40, "output_characters": 80, "input_tokens": 10, "output_tokens": 20}
+    found = cost_tables.guessed(api_prices.apis([api], counted), {**counted, "guessed_characters": of_them})
+    assert ("12.5 % are an estimate" in found, found == "") == (said, not said)
+
+
+def test_a_share_is_a_percentage_or_never():
+    bought = cost_tables.purchases(PLAN, 1000.0)
+    assert list(bought["worth keeping from"]) == ["100 % busy", "43.3 % busy"]
+
+
+def test_an_unverified_name_is_said_to_be_one():
+    assert "**Claude Sonnet 4.7** could not be verified" in cost_tables.unverified()
+
+
+def test_the_largest_doubt_is_the_first_bar():
+    bars = [cost.Bar("batch", 0.1, 1, 10.0, 1.0), cost.Bar("traffic", 0.9, 1, 1.1, 1.0)]
+    text = cost_tables.largest_doubt(bars)
+    assert "**batch**: between its ends the cost changes 10.0 times" in text
+    assert "kind of traffic, 1.10 times" in text
+
+
+def test_a_rate_that_breaks_the_strictest_objective_is_hollow():
+    table = good(200.0)
+    keeps = cost_tables.keeps(table.assign(tpot_p99_s=[0.01, 0.05]), PLAN)
+    ax = draw.by_batch(table, keeps)
+    faces = [line.get_markerfacecolor() for line in ax.lines if line.get_markersize() == 9]
+    assert sorted(face == "white" for face in faces) == [False, True]
+
+
+def test_labels_of_like_prices_share_a_line():
+    ax = draw.by_utilisation(good(200.0), 0.1, {"A": 10.0, "B": 10.5, "C": 2.0})
+    assert [text.get_text() for text in ax.texts] == ["C", "from A, B"]
+
+
+def test_a_tornado_has_a_bar_for_each_doubt_around_the_base():
+    bars = [cost.Bar("batch", 0.1, 1, 10.0, 1.0), cost.Bar("traffic", 0.9, 1.1, 1.1, 0.9)]
+    ax = draw.tornado(bars, 1.0)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["kind of traffic", "batch"]

@@ -1,0 +1,113 @@
+"""The break-even page: it says what its records say, whose they are, and what has none."""
+
+import pytest
+
+import factories
+import synthetic
+from specbook import config, records
+from specbook.config import Plan
+from specbook.records.experiment import ExperimentRecord
+from specbook.records.origin import Hardware
+from specbook.records.synthetic_acceptance_results import Arm, Pair, Played
+from specbook.report import break_even_page
+from specbook.stats.estimate import Estimate
+
+H100 = Hardware(
+    id="cuda-nvidia-h100-1x", kind="cuda", cpu_model="test", physical_cores=8, logical_cores=16,
+    memory_bytes=2**37, gpu_name="NVIDIA H100 80GB HBM3", gpu_count=1, gpu_memory_bytes=84_943_715_696,
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def results(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
+
+
+def sweep(hardware="cpu") -> Plan:
+    return config.load(break_even_page.PLAN, hardware, "full").parts()[0]
+
+
+def played(tail: float) -> None:
+    """Records of both experiments: a step is as long as a real one, the slowest request `tail` of as late."""
+    chapter = config.load(break_even_page.PLAN, "cpu", "full")
+    for index, asked in enumerate(chapter.experiments):
+        turns = tuple(0.01 + 0.0001 * i for i in range(6))
+        real = Arm(rates=(0.8, 0.6), length=(2.4,) * 6, step_s=turns, tpot_s=((1.0, 1.0, 2.0),) * 6)
+        other = real.model_copy(update={"tpot_s": ((1.0, 1.0, 1.0 + tail),) * 6})
+        result = Played(rates=(0.8, 0.6), pairs=(Pair(concurrency=1, real=real, played=other),))
+        records.append(
+            ExperimentRecord(
+                run_id=f"simulated-{index}", chapter=chapter.chapter, kind="simulated", status="ok",
+                started_at="2026-01-01T00:00:00+00:00", experiment=asked, hardware=factories.HARDWARE,
+                provenance=factories.PROVENANCE, result=result.model_dump(mode="json"),
+            )
+        )  # fmt: skip
+
+
+def test_without_records_the_page_shows_no_number_and_says_what_measures():
+    page = break_even_page.render()
+    assert page.count("**Not measured yet.**") == 2
+    assert "`specbook run appendix_break_even` measures it" in page
+    assert "|" not in page
+    assert "- H100 80 GB: `h100:qwen3-32b-fp8`" in page
+    assert "gpt-oss" not in page  # its head's shape is not known
+
+
+def test_a_map_says_what_a_step_must_yield_and_whose_records_it_is_of():
+    synthetic.write(sweep())
+    page = break_even_page.render()
+    assert "# pocket-dense on " in page
+    assert "simulated and synthetic-acceptance · " in page  # the baselines' kind, and the arms'
+    assert "random weights: only times mean anything" in page
+    rows = [line for line in page.splitlines() if line.startswith("| ") and "EAGLE-3" in line]
+    assert len(rows) == 3 * 3  # batches and K
+    assert "tokens at K=1 and batch 1, the least here" in page
+
+
+def test_baselines_alone_are_no_map():
+    where = next(point for point in sweep().points() if point.speculation is None)
+    records.append(factories.write_run(where, 50.0))
+    page = break_even_page.render()
+    assert "# pocket-dense on " not in page
+    assert page.count("**Not measured yet.**") == 2
+
+
+def test_what_no_acceptance_makes_good_is_said():
+    costly = synthetic.World(verify={1: 4.0, 8: 4.0, 32: 4.0})
+    synthetic.write(sweep(), world=costly)
+    assert "is above K+1: nothing pays there" in break_even_page.render()
+
+
+def test_a_model_with_records_on_a_machine_is_no_longer_missing_there_and_is_elsewhere(monkeypatch):
+    monkeypatch.setattr(factories, "HARDWARE", H100)
+    for where in sweep("h100:qwen3-32b-fp8").points():
+        if where.load.concurrency == 1 and (where.speculation is None or "K=1 " in where.arm):
+            counted = factories.counters((90,)) if where.speculation else None
+            records.append(factories.write_run(where, 50.0, spec_decode=counted))
+    page = break_even_page.render()
+    assert "# qwen3-32b-fp8 on cuda-nvidia-h100-1x" in page
+    h100, h200 = (
+        next(line for line in page.splitlines() if line.startswith(f"- {name}")) for name in ("H100", "H200")
+    )
+    assert "qwen3-32b-fp8" not in h100
+    assert "qwen3-32b-fp8" in h200
+
+
+@pytest.mark.parametrize(
+    ("tail", "said"),
+    [
+        (0.0, "is 0.56 of the real ones'. Real answers differ in what they accept"),
+        (1.0, "is 1.00 of the real ones'. Nor do played requests lie closer together"),
+    ],
+)
+def test_what_is_believed_follows_the_ratios(tail, said):
+    played(tail)
+    page = break_even_page.render()
+    assert "A played step takes 1.00 of a real draft's; the interval holds 1 in all 2 rows" in page
+    assert said in page
+
+
+def test_an_interval_beside_one_does_not_hold_it():
+    apart = Estimate(value=1.2, low=1.1, high=1.3, n=6, unit_of_n="turns", method="student-t")
+    assert not break_even_page._holds_one(apart)
+    assert break_even_page._holds_one(apart.model_copy(update={"low": 0.9}))

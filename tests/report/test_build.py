@@ -1,0 +1,149 @@
+"""The built pages: strict, complete, without dead links, and each figure says where its numbers come from."""
+
+import re
+from functools import cache
+from html import escape
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import nbformat
+import pytest
+
+from specbook.errors import ConfigError, SpecbookError
+from specbook.report import render
+
+KIND = "(?:measured|simulated|computed|published|replayed|synthetic-acceptance)"
+
+
+class Links(HTMLParser):
+    """What a page refers to, and the ids it offers."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.targets: list[str] = []
+        self.loaded: list[str] = []
+        self.ids: set[str] = set()
+        self.feed(page.read_text())
+
+    def handle_starttag(self, tag, attrs):
+        named = dict(attrs)
+        self.ids.add(named.get("id") or "")
+        if tag == "a" and named.get("href"):
+            self.targets.append(named["href"])
+        for name in {"img": ["src"], "script": ["src"], "link": ["href"]}.get(tag, []):
+            if named.get(name) and named.get("rel") not in ("canonical", "next", "prev", "search", "index"):
+                self.loaded.append(named[name])
+
+
+@cache
+def read(page: Path) -> Links:
+    """A page as it was built once for all tests: hundreds of links lead to each."""
+    return Links(page)
+
+
+def pages(html: Path) -> list[Path]:
+    return sorted((html / "book").rglob("*.html"))
+
+
+def executed(root: Path) -> dict[str, nbformat.NotebookNode]:
+    return {
+        name: nbformat.read(root / "book" / "executed" / f"{name}.ipynb", 4) for name in render.chapters()
+    }
+
+
+def test_the_start_page_leads_to_the_index(html):
+    assert "book/index.html" in (html / "index.html").read_text()
+
+
+def test_internal_links_and_images_resolve(html):
+    for page in pages(html):
+        for link in (found := read(page)).targets + found.loaded:
+            parts = urlsplit(link)
+            if parts.scheme or link.startswith("//"):
+                continue
+            target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+            assert target.exists(), f"{page.name}: {link}"
+            if parts.fragment and target.suffix == ".html":
+                assert unquote(parts.fragment) in read(target).ids, f"{page.name}: {link}"
+
+
+def test_nothing_is_loaded_from_elsewhere(html):
+    for page in pages(html):
+        elsewhere = [link for link in read(page).loaded if urlsplit(link).netloc]
+        assert not elsewhere, page.name
+
+
+def test_every_code_cell_that_draws_has_its_figure_on_the_page(root, html):
+    for name, notebook in executed(root).items():
+        text = (html / "book" / "executed" / f"{name}.html").read_text()
+        figures = [cell.metadata.mystnb.figure.name for cell in notebook.cells if "mystnb" in cell.metadata]
+        assert figures
+        for figure in figures:
+            assert re.search(rf'<figure[^>]*id="{figure}"', text), figure
+
+
+def test_chapters_have_outputs_and_no_traces_of_the_run(root, html):
+    for name, notebook in executed(root).items():
+        outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+        assert len(outputs) > 5, name
+        body = nbformat.writes(notebook)
+        for trace in (str(root), str(Path.home()), "widget-view", "it/s]", '"papermill"', "stderr", "<Axes"):
+            assert trace not in body, f"{name} holds {trace!r}"
+
+
+def test_every_figure_is_signed_with_a_kind(root, html):
+    """The line below a figure is part of the drawing, in both layouts."""
+    for name, notebook in executed(root).items():
+        for cell in notebook.cells:
+            if "mystnb" in cell.metadata:
+                assert re.search(r"style\.(sign|note)\(|theory_map\(", cell.source), f"{name}: {cell.source}"
+                (drawn,) = [o.data["text/html"] for o in cell.outputs if "text/html" in o.get("data", {})]
+                assert drawn.count("<svg") == 2
+                assert drawn.count(f'aria-label="{escape(cell.metadata.mystnb.image.alt)}"') == 2
+                assert all(re.search(rf">(?:[^<]*\b)?{KIND}\b", part) for part in drawn.split("<svg")[1:])
+
+
+def test_the_front_page_has_its_answer_and_figure(html):
+    text = (html / "book" / "index.html").read_text()
+    assert "Answer." in text
+    assert text.count('<svg class="sb-svg') == 2
+
+
+def test_a_changed_parameter_is_shown_and_two_runs_are_the_same(root, group, tmp_path):
+    changed = {"domains": ["json"]}
+    done = [
+        render.execute("01_baseline", group=group, out_folder=tmp_path / n, parameters=changed) for n in "ab"
+    ]
+    assert done[0].read_bytes() == done[1].read_bytes()
+    cells = nbformat.read(done[0], 4).cells
+    (cell,) = [c for c in cells if "injected-parameters" in c.metadata.get("tags", [])]
+    assert "hide-input" not in cell.metadata.tags  # a reader sees which parameters were used
+    assert 'domains = ["json"]' in cell.source
+
+
+def test_an_unknown_parameter_is_refused_with_the_near_match(root, tmp_path):
+    with pytest.raises(ConfigError, match=r"'num_speculative_token'.*did you mean 'num_speculative_tokens'"):
+        render.execute("02_eagle3", out_folder=tmp_path, parameters={"num_speculative_token": [3]})
+
+
+def test_an_unknown_chapter_is_refused_with_the_near_match(root, tmp_path):
+    with pytest.raises(ConfigError, match="did you mean '02_eagle3'"):
+        render.execute("02_eagle", out_folder=tmp_path)
+
+
+def test_a_failing_cell_is_one_clear_error(root, group, tmp_path):
+    with pytest.raises(SpecbookError, match=r"^02_eagle3, cell \d+: ConfigError: .*no domain 'jason'"):
+        render.execute("02_eagle3", group=group, out_folder=tmp_path, parameters={"domains": ["jason"]})
+
+
+def test_a_warning_fails_the_build_each_time(root, html, tmp_path):
+    page = root / "book" / "glossary.md"
+    text = page.read_text()
+    try:
+        page.write_text(text + "\nSee {ref}`nowhere-at-all`.\n")
+        for _ in range(2):
+            with pytest.raises(SpecbookError, match="nowhere-at-all"):
+                render.html(tmp_path)
+    finally:
+        page.write_text(text)

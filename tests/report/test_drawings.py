@@ -1,0 +1,110 @@
+"""A figure in a page: both layouts, colours that follow the page, and points that say what they stand for."""
+
+import re
+from xml.etree import ElementTree
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import pytest
+
+from specbook.report.figures import speculation_figures, style, svg, tooltips
+from specbook.stats.estimate import Estimate
+
+POINT = "./g/circle[@class='sb-point']"
+
+
+def estimate(value: float) -> Estimate:
+    return Estimate(
+        value=value, low=value - 0.1, high=value + 0.2, n=5, unit_of_n="restarts", method="student-t"
+    )
+
+
+@pytest.fixture
+def table() -> pd.DataFrame:
+    """Of `speedup.best_k`: two batches, two domains; one cell has no interval and no record."""
+    rows = [
+        {"load": load, "domain": domain, "arm": "EAGLE-3 K=5", "num_speculative_tokens": 5, "speedup": value,
+         "low": value - 0.1, "high": value + 0.2, "estimate": estimate(value),
+         "records": tuple(f"run-{i}" for i in range(7))}
+        for load, domain, value in (
+            ("batch 1", "json", 2.5), ("batch 1", "code", 1.5),
+            ("batch 8", "json", 1.25), ("batch 8", "code", 0.8),
+        )
+    ]  # fmt: skip
+    rows[-1] |= {"low": None, "high": None, "records": (), "estimate": None}
+    return pd.DataFrame(rows)
+
+
+@pytest.fixture
+def figure(table):
+    ax = speculation_figures.speedup(table)
+    style.note(ax, "measured · some machine · pocket bfloat16 · 5 restarts an arm · 2026-01-01 to 2026-01-02")
+    yield ax.get_figure()
+    plt.close(ax.get_figure())
+
+
+def drawings(figure) -> list[ElementTree.Element]:
+    """Both layouts; that they parse shows that the markup is closed."""
+    text = svg.render(figure).replace("xlink:href", "href")
+    return list(ElementTree.fromstring(text.replace("&nbsp;", " ")))
+
+
+def test_a_point_says_where_it_lies_its_interval_its_n_and_its_records(figure):
+    for drawing in drawings(figure):
+        said = [one.findtext("title") for one in drawing.findall(POINT)]
+        assert said[0] == (
+            "json, batch 1, EAGLE-3 K=5\n2.50× [2.40, 2.70], n=5 restarts\n"
+            "records run-0, run-1, run-2, run-3, run-4 and 2 more"
+        )
+        assert said[-1] == "code, batch 8, EAGLE-3 K=5\n0.80× no interval"
+        assert len(said) == 4
+
+
+def test_what_is_pointed_at_is_what_is_drawn(figure):
+    for drawing in drawings(figure):
+        drawn = {(float(one.get("x")), float(one.get("y"))) for one in drawing.iter("use")}
+        for circle in drawing.findall(POINT):
+            x, y = float(circle.get("cx")), float(circle.get("cy"))
+            assert min((x - a) ** 2 + (y - b) ** 2 for a, b in drawn) < 0.5**2
+
+
+def test_the_narrow_one_has_fewer_panels_in_a_row_and_the_figure_stays_as_it_was():
+    axes = style.panels(4, share_y=True)
+    for i, ax in enumerate(axes):
+        ax.plot([1, 2], [1, 2], label=f"an arm of some length {i}")
+    style.legend_above(axes)
+    fig = axes[0].get_figure()
+    size, legend = tuple(fig.get_size_inches()), fig.legends[0]
+    wide, narrow = (tuple(map(float, one.get("viewBox").split()[2:])) for one in drawings(fig))
+    assert wide == pytest.approx([72 * inches for inches in size])
+    assert narrow[0] < 0.6 * wide[0]
+    assert narrow[1] > 1.5 * wide[1]
+    assert tuple(fig.get_size_inches()) == size
+    assert fig.legends == [legend]
+    assert [ax.get_subplotspec().get_geometry()[:2] for ax in axes] == [(1, 4)] * 4
+    plt.close(fig)
+
+
+def test_colours_are_variables_and_nothing_reaches_beyond_the_drawing(figure):
+    text = svg.render(figure)
+    bare = re.sub(r"var\(--sb-([0-9a-f]{6}), ?#(\1|000)\)", "", text)
+    assert not re.findall(r"(?:fill|stroke)[:=]\s*\"?#[0-9a-f]{3,6}", bare)
+    assert "<style" not in text
+    assert ' id="figure_1"' not in text
+    assert "below the line speculation loses" in text  # letters are text
+
+
+def test_it_is_drawn_the_same_each_time_and_named(figure):
+    once = svg.render(figure)
+    assert svg.render(figure) == once
+    named = svg.named(once, 'Speed-up by "batch"')
+    assert named.count('aria-label="Speed-up by &quot;batch&quot;"') == 2
+    assert svg.UNNAMED not in named
+
+
+def test_values_keep_their_unit_and_what_the_row_lacks_is_not_said():
+    row = pd.Series(
+        {"metric": "ttft_s", "q": 0.99, "concurrency": 8, "value": 12.34, "low": None, "high": None}
+    )
+    said = tooltips.say(row, (12.34, None, None), tooltips.Reading("{:.1f}", " ms"))
+    assert said == "p99 TTFT, batch 8\n12.3 ms no interval"

@@ -1,0 +1,124 @@
+"""The chapter on drift, run in this process on made-up records: every cell, and what its sentences say."""
+
+import pandas as pd
+import pytest
+
+import chapters
+import drifting
+import synthetic
+from specbook import config
+from specbook.analysis import drift, versions
+from specbook.bench import experiments
+from specbook.errors import ConfigError
+from specbook.report.text import drift_text as remarks
+from specbook.report.text import version_text as aged
+from specbook.stats.estimate import Estimate
+
+CHAPTER = "04_domain_drift"
+FULL = (
+    "on sql, which nobody trained for", "on the mixed stream",
+    "tokens a step on the target it was trained for",
+    "In all of 2 roll-outs fired: ",
+)  # fmt: skip
+"""What only the full plan asks."""
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
+
+
+def write(group: str) -> None:
+    wanted = config.load(CHAPTER, "cpu", group)
+    synthetic.write(wanted)
+    drifting.write(wanted)
+
+
+@pytest.mark.usefixtures("results")
+@pytest.mark.parametrize("group", config.GROUPS)
+def test_the_chapter_says_what_its_records_hold(group):
+    write(group)
+    said = chapters.run(CHAPTER, group=group)
+    assert "simulated" in said  # on every figure
+    assert "**Answer.** The calmest monitor of the server's own counters, " in said
+    assert "1200 requests were sent and none lost or broken off, with 32 in flight at 4 switches" in said
+    for monitor in ("mean of 30", "EWMA 0.1", "CUSUM 0.5", "Shiryaev-Roberts 1"):
+        assert monitor in said
+    assert "replayed" in said
+    for words in ("trained on, together", "5 domains", "the speed-up of structured prompts is"):
+        assert words in said
+    assert ("slow" in said) == (group == "full")
+    assert [words for words in FULL if (words in said) != (group == "full")] == []
+    assert (aged.NOT_MEASURED in said, aged.NO_ROLLOUT in said) == (group == "quick",) * 2
+
+
+def test_an_answer_that_broke_off_is_lost_once():
+    made = drifting.fallen_back(repeats=2, lost=3)
+    broken = [arm.model_copy(update={"broken": 3 * (arm.arm == "drafting")}) for arm in made.arms]
+    table = drift.served(made.model_copy(update={"arms": tuple(broken)}))
+    assert table["sent"].sum() == 3600
+    assert table["lost"].sum() == 6
+
+
+def test_the_answer_is_of_the_monitor_that_cries_wolf_least_and_not_of_the_most_nervous():
+    rows = [
+        {"drift": "abrupt", "monitor": "nervous", "delay_s": 1.0, "false_alarms": 50.0},
+        {"drift": "slow", "monitor": "calm", "delay_s": 9.0, "false_alarms": 0.5},
+    ]
+    rate = Estimate(value=0.5, low=0.1, high=2.0, n=12, unit_of_n="minutes", method="poisson")
+    table = pd.DataFrame(rows).assign(found=0.875, episodes=8, estimate=[rate, rate])
+    said = remarks.answer(table, drifting.fallen_back(repeats=1))
+    assert "calm, found 88 % of 8 slow drifts after 9.0 s" in said
+    assert "0.5 [0.1, 2.0] false alarms a day over 12 minutes" in said
+
+
+def test_drifts_that_no_monitor_finds_in_time_are_said_to():
+    found = drift.Recordings.of([(False, drifting.quiet(3)), (False, drifting.abrupt(2))])
+    none = drift.compare(found, replays=2, days=0.01).iloc[:0]
+    assert remarks.best(none) == remarks.UNSEEN
+    said = remarks.answer(none, drifting.fallen_back(repeats=1))
+    assert f"**Answer.** {remarks.UNSEEN} Over 1 episode with fallback, 600 requests" in said
+
+
+def test_what_falling_back_is_worth_has_its_interval_over_repeats():
+    made = drifting.fallen_back(repeats=3)
+    found = drift.gain(made, "drafting")
+    assert (found.n, found.unit_of_n) == (3, "repeats")
+    assert found.low < found.value < found.high
+    said = remarks.fallback(drift.served(made), made)
+    assert found.span(" times") in said
+    shorter = drift.tail(made, "drafting")
+    assert shorter.high < 1
+    assert f"its p99 of E2E was {shorter.span(' times')} as long" in said
+
+
+@pytest.mark.parametrize("group", config.GROUPS)
+def test_the_plan_asks_for_what_the_experiments_know(group):
+    wanted = config.load(CHAPTER, "cpu", group)
+    experiments.check(wanted)
+    assert [one.name for one in wanted.experiments].count("fallback") == 1
+    assert all(one.parameters["target"] for one in wanted.experiments)
+
+
+@pytest.mark.usefixtures("results")
+@pytest.mark.parametrize("group", config.GROUPS)
+def test_without_records_it_is_one_message_that_says_what_measures_them(group):
+    why = f"no record for the {group} plan of {CHAPTER} .* `specbook run {CHAPTER} .*--group {group}`"
+    with pytest.raises(ConfigError, match=why):
+        chapters.run(CHAPTER, group=group)
+    synthetic.write(config.load(CHAPTER, "cpu", group))
+    with pytest.raises(ConfigError, match=f"no record of drift, .*fallback.* for the {group} plan"):
+        chapters.run(CHAPTER, group=group)
+
+
+@pytest.mark.usefixtures("results")
+def test_a_next_version_that_was_not_measured_yet_leaves_the_rest_of_the_chapter():
+    mine, later = versions.parts(config.load(CHAPTER, "cpu", "full"))
+    assert (len(mine.sweeps), len(later.sweeps), len(later.experiments)) == (1, 1, 1)
+    synthetic.write(mine)
+    drifting.write(mine)
+    said = chapters.run(CHAPTER)
+    assert "**Answer.** The calmest monitor" in said
+    for words in (aged.NOT_MEASURED, aged.NO_ROLLOUT, "A draft one version behind: not measured yet."):
+        assert words in said
+    assert "retrained" not in said

@@ -1,0 +1,69 @@
+"""The README's headline: from records, between its marks, and nowhere else."""
+
+from pathlib import Path
+
+import pytest
+
+import synthetic
+from specbook import config, paths
+from specbook.bench import campaign
+from specbook.errors import ConfigError
+from specbook.report import headline
+
+
+@pytest.fixture
+def runs(tmp_path: Path, project: None, monkeypatch: pytest.MonkeyPatch) -> list:
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path / "results"))
+    chosen = config.load("02_eagle3", "cpu", "quick")
+    synthetic.write(chosen)
+    return campaign.replay(chosen)
+
+
+def readme(tmp_path: Path, middle: str = "") -> Path:
+    path = tmp_path / "README.md"
+    path.write_text(f"# name\n{headline.BEGIN}{middle}{headline.END}\nrest\n")
+    return path
+
+
+def test_the_block_is_written_between_the_marks_and_the_rest_is_left(tmp_path: Path, runs: list):
+    path = readme(tmp_path, "\nold\n")
+    headline.write_readme(runs, path, tmp_path / "headline.png")
+    text = path.read_text()
+    assert text.startswith("# name\n")
+    assert text.endswith(f"{headline.END}\nrest\n")
+    assert "old" not in text
+    assert "**Answer.**" in text
+    assert runs[0].hardware.id in text
+    assert (tmp_path / "headline.png").stat().st_size > 10_000
+
+
+def test_writing_twice_changes_nothing(tmp_path: Path, runs: list):
+    path = readme(tmp_path)
+    headline.write_readme(runs, path, tmp_path / "headline.png")
+    once = path.read_text()
+    headline.write_readme(runs, path, tmp_path / "headline.png")
+    assert path.read_text() == once
+
+
+def test_a_readme_without_marks_is_refused_and_left(tmp_path: Path, runs: list):
+    path = tmp_path / "README.md"
+    path.write_text("# name\n")
+    with pytest.raises(ConfigError, match="put them back"):
+        headline.write_readme(runs, path, tmp_path / "headline.png")
+    assert path.read_text() == "# name\n"
+
+
+@pytest.mark.usefixtures("project")
+def test_the_shipped_readme_says_what_the_shipped_records_say(tmp_path: Path):
+    """It drifts when records are added without `specbook readme`."""
+    text = (paths.root() / "README.md").read_text()
+    try:
+        runs = campaign.replay(config.load("03_p_eagle", "cpu", "full"))
+    except ConfigError:  # nothing shipped yet: then nothing may be claimed
+        assert text.split(headline.BEGIN)[1].split(headline.END)[0].strip() == ""
+        return
+    path = tmp_path / "README.md"
+    path.write_text(text)
+    (tmp_path / "book").mkdir()
+    headline.write_readme(runs, path, tmp_path / "book" / "headline.png")
+    assert path.read_text() == text

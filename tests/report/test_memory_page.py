@@ -1,0 +1,80 @@
+"""The page of what fits where: each cell is the sum's, and no machine or model is left out."""
+
+import pandas as pd
+import pytest
+
+from specbook.config import machines, models
+from specbook.config.machines import MachineFile
+from specbook.report import memory_page
+from specbook.stats.estimate import Estimate
+
+MACHINES = dict(memory_page.accelerators())
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return memory_page.render()
+
+
+def test_five_accelerators_and_every_format_of_every_model_are_there(page):
+    assert {"h100", "h200", "b200", "trn2", "inf2"} == set(MACHINES)
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    wanted = list(memory_page.pairs())
+    for name, form in wanted:
+        title = models.load(name).title
+        mine = [line for line in rows if line.startswith(f"| {title} ") and memory_page.LABELS[form] in line]
+        assert len(mine) == len(MACHINES)
+    assert len(wanted) == 10
+
+
+def test_a_row_is_the_sum_on_the_fewest_devices():
+    h100 = MACHINES["h100"]
+    row = memory_page.table(h100).set_index(["model", "weights"]).loc[("Llama 3.3 70B Instruct", "BF16")]
+    two = memory_page.on(h100, "llama-3.3-70b", "bf16", 2)
+    assert (row["devices"], memory_page.on(h100, "llama-3.3-70b", "bf16", 1).sequences) == (2, 0)
+    assert row["weights, GB"] == "141.1"
+    assert row["sequences of 8,192 tokens"] == two.sequences == 3  # 4.2 GB left, 1.34 GB a sequence
+    assert row["left a rank, GB"] == f"{two.kv_bytes / 1e9:.1f}"
+
+
+def test_what_no_machine_holds_says_none():
+    small = MachineFile(title="Small", memory_bytes=8 * 10**9, devices=1)
+    assert set(memory_page.table(small)["devices"]) == {"none"}
+    assert set(memory_page.table(small)["sequences of 8,192 tokens"]) == {0}
+
+
+def test_the_question_is_answered_with_the_sum(page):
+    one = memory_page.on(machines.read("h200", MachineFile), "llama-3.3-70b", "bf16", 1)
+    assert one.sequences == 0
+    assert "**No, not at the share of the card that the engine takes by itself.** weights 141.1 + " in page
+    assert one.sum() in page
+
+
+def test_what_an_engine_reported_lies_between_the_checkpoint_and_the_padded_sum():
+    (row,) = [line for line in memory_page.reports().splitlines() if line.startswith("| gpt-oss")]
+    reported, stored, loaded = (float(cell) for cell in row.split("|")[4:7])
+    assert stored < reported < loaded
+    assert "https://github.com/vllm-project/vllm/issues/33155" in row
+
+
+def test_the_page_is_written_where_the_book_includes_it(tmp_path):
+    assert memory_page.write(tmp_path / "executed").name == "memory.md"
+
+
+def test_whether_quantizing_hurts_the_draft_is_told_at_the_first_load():
+    gains = [
+        Estimate(value=value, low=None, high=None, n=1, unit_of_n="restarts", method="none")
+        for value in (2.0, 1.25, 9.0)
+    ]
+    table = pd.DataFrame(
+        {
+            "load": ["batch 1", "batch 1", "batch 32"],
+            "target": ["wide", "narrow", "wide"],
+            "length": [5.0, 4.0, 9.0],
+            "speedup": gains,
+        }
+    )
+    told = memory_page.hurt(table)
+    assert "At batch 1 its tokens a step are 5.00 on wide and 4.00 on narrow: 20.0 % apart" in told
+    assert "decode steps: 2.5 on wide and 3.2 on narrow." in told
+    assert memory_page.hurt(table.assign(length=[5.0, None, 9.0])) == ""

@@ -1,0 +1,118 @@
+"""The line at the top of a page: it says what a reader must know of the records, and only what is true."""
+
+import pytest
+
+import factories
+import synthetic
+from specbook import config, records
+from specbook.bench import campaign, provenance
+from specbook.report.provenance_line import whose
+
+PLAIN = (
+    "Partial", "Another machine", "One restart", "Disturbed", "Older weights", "Older prompts",
+    "Past their training", "Uncommitted changes", "Not full",
+)  # fmt: skip
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
+    made = config.load("02_eagle3", "cpu", "full", restarts=3, domains=["json"])
+    synthetic.write(made)
+    return made
+
+
+def told(made, runs=None, source="records"):
+    text = whose(made, runs or campaign.replay(made, synthetic.HARDWARE), source)
+    return text, [word for word in PLAIN if f"**{word}:**" in text]
+
+
+def test_machine_date_plan_n_and_source(world):
+    text, _ = told(world)
+    assert text.startswith(
+        "**Whose numbers.** `cpu-simulated-2c` (simulated, 2 cores), 2026-01-01; the `full`"
+    )
+    assert "3 restarts an arm on at least 1 host, replayed from records." in text
+    assert "measured for this page" in told(world, source="hardware")[0]
+
+
+def test_a_partial_plan_says_how_much_of_it(world):
+    more = config.load("02_eagle3", "cpu", "full", restarts=3, domains=["json", "code"])
+    text, warned = told(more)
+    assert "Partial" in warned
+    assert f"{len(world.points())} of the plan's {2 * len(world.points())} points" in text
+    assert "Partial" not in told(world)[1]
+
+
+def test_records_of_another_machine_are_not_passed_off_as_the_profiles(world):
+    body = config.read_file(config.file("02_eagle3", "cpu"))
+    asked = config.build(
+        "02_eagle3", body, hardware="h100", group="full", overrides={"restarts": 3, "domains": ["json"]}
+    )
+    assert "Another machine" in told(asked)[1]
+    assert "Another machine" not in told(world)[1]
+
+
+def test_one_restart_makes_no_claim_with_an_interval(world):
+    once = config.load("02_eagle3", "cpu", "full", restarts=1, domains=["json"])
+    assert "One restart" in told(once)[1]
+    assert "One restart" not in told(world)[1]
+
+
+@pytest.mark.parametrize(("foreign", "marked"), [(None, False), (0.1, False), (0.5, True)])
+def test_foreign_load_is_said(world, foreign, marked):
+    runs = campaign.replay(world, synthetic.HARDWARE)
+    one = runs[0].measurement
+    busy = one.utilisation.model_copy(update={"foreign_cpu_cores": foreign})
+    runs[0] = runs[0].model_copy(update={"measurement": one.model_copy(update={"utilisation": busy})})
+    text, warned = told(world, runs)
+    assert ("Disturbed" in warned) is marked
+    assert (f"while 1 of {len(runs)} points" in text) is marked
+
+
+def test_models_trained_again_are_said(world):
+    assert "Older weights" in told(world)[1]  # made-up records name made-up weights
+    point = factories.point(target=factories.target(model="org/on-a-hub"))
+    hub = factories.write_run(point, 1.0)
+    assert records.requests(hub) is not None
+    assert "Older weights" not in told(world, [hub])[1]
+
+
+def test_prompts_written_anew_are_said(world):
+    runs = campaign.replay(world, synthetic.HARDWARE)
+    assert "Older prompts" in told(world, runs)[1]  # made-up records name made-up prompts
+    today = provenance.prompts_sha256(runs[0].point.traffic)
+    same = [
+        run.model_copy(update={"provenance": run.provenance.model_copy(update={"prompts_sha256": today})})
+        for run in runs
+    ]
+    assert "Older prompts" not in told(world, same)[1]
+
+
+def test_a_head_that_drafts_deeper_than_it_was_trained_to_is_said(world):
+    runs = campaign.replay(world, synthetic.HARDWARE)
+    text, _ = told(world, runs)  # kept before depths were: the shipped head's own word counts
+    assert "**Past their training:** EAGLE-3 K=8 drafts deeper than the 5 tokens" in text
+
+    def trained(depth):
+        origins = [run.provenance.model_copy(update={"draft_trained_depth": depth}) for run in runs]
+        return [run.model_copy(update={"provenance": o}) for run, o in zip(runs, origins, strict=True)]
+
+    assert "Past their training" not in told(world, trained(8))[1]
+    assert "EAGLE-3 K=5 drafts deeper than the 3 tokens" in told(world, trained(3))[0]
+
+
+def test_windows_that_were_not_full_are_named_with_their_mean(world):
+    text, warned = told(world)
+    assert "Not full" in warned  # made-up rows have no steady window, as old records
+    assert "a batch here is the number of slots, not of requests in flight" in text
+    alone = [run for run in campaign.replay(world, synthetic.HARDWARE) if run.point.load.concurrency == 1]
+    assert "Not full" not in told(world, alone)[1]
+
+
+def test_uncommitted_changes_are_counted(world):
+    runs = campaign.replay(world, synthetic.HARDWARE)
+    dirty = runs[0].provenance.model_copy(update={"git_dirty": True})
+    changed = [runs[0].model_copy(update={"provenance": dirty}), *runs[1:]]
+    assert f"**Uncommitted changes:** 1 of {len(runs)} points" in told(world, changed)[0]
+    assert "Uncommitted changes" not in told(world, runs)[1]
