@@ -1,6 +1,7 @@
 """Chapter 7's answer and tables: runs on a cluster, by scenario."""
 
 from collections.abc import Mapping, Sequence
+from textwrap import shorten
 
 import numpy as np
 import pandas as pd
@@ -50,21 +51,26 @@ def stages(runs: Sequence[ClusterRun]) -> pd.DataFrame:
     return pd.DataFrame(columns).rename(index=WHAT).rename_axis("seconds from the step until")
 
 
+SHORT = 56
+"""Characters of kubectl's last words that a table has room for."""
+
+
 def accounts(runs: Named, scenarios: Sequence[str], said: bool = False) -> pd.DataFrame:
     """A row for each action of each run: the requests under way meanwhile, and what became of them.
 
-    `said`: with kubectl's last words beside.
+    `said`: with kubectl's last words in place of the repeat and of the ways to be lost.
     """
     rows = [
         {"scenario": name, "repeat": repeat + 1, "action": action.action,
          "took, s": f"{action.ended_s - action.began_s:.0f}",
-         **scaling.counts(scaling.during(run, [action.action])), "ended with": action.outcome}
+         **scaling.counts(scaling.during(run, [action.action])),
+         "ended with": shorten(action.outcome, SHORT, placeholder=" ...")}
         for (name, repeat), run in runs.items()
         for action in (run.actions if name in scenarios else ())
     ]  # fmt: skip
-    columns = ["scenario", "repeat", "action", "took, s", "sent", *scaling.OUTCOMES, "lost"]
-    columns += ["ended with"] * said
-    return pd.DataFrame(rows, columns=columns).set_index(["scenario", "repeat", "action"])
+    names = ["scenario", "action"] if said else ["scenario", "repeat", "action"]
+    outcomes = ["lost", "ended with"] if said else [*scaling.OUTCOMES, "lost"]
+    return pd.DataFrame(rows, columns=[*names, "took, s", "sent", *outcomes]).set_index(names)
 
 
 def pods(runs: Named, scenarios: Sequence[str]) -> pd.DataFrame:
