@@ -8,7 +8,7 @@ the records first. A pack never changes, so an edit of either file shows.
 import gzip
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -35,7 +35,7 @@ class Pack:
     @property
     def rows_path(self) -> Path | None:
         """The file of per-request rows; None where there is none."""
-        return next(self.path.parent.glob(f"{_stem(self.path)}.*.parquet"), None)
+        return next(rows_files(self.path), None)
 
     def has_requests(self, run_id: str) -> bool:
         """Whether the pack holds rows of this run. Raises as `requests` does."""
@@ -75,6 +75,11 @@ def packs(folder: Path) -> list[Pack]:
 def files(folder: Path) -> list[Path]:
     """The first files of a folder's packs, by name."""
     return sorted(folder.glob(f"pack-*{RECORDS}"))
+
+
+def rows_files(path: Path) -> Iterator[Path]:
+    """Parquet files that bear the name of a pack's first file: one, or none."""
+    return path.parent.glob(f"{_stem(path)}.*.parquet")
 
 
 def read(path: Path) -> Pack:

@@ -139,7 +139,7 @@ def _orphans(where: Path) -> Iterator[tuple[Path, str | None]]:
 def _claimed(where: Path) -> Iterable[Path]:
     yield from (path.with_suffix(".parquet") for path in where.glob("*.json"))
     for path in packfile.files(where):
-        yield from where.glob(f"{path.name.removesuffix(packfile.RECORDS)}.*.parquet")
+        yield from packfile.rows_files(path)
     for path in where.glob("*.json"):
         try:
             record = store.read(path)
