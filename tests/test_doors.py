@@ -13,8 +13,8 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 import synthetic
 from specbook import config
-from specbook.bench import machine_rule
 from specbook.config import profiles
+from specbook.records import machine_rule
 from specbook.report import render
 
 PROJECT = Path(__file__).parents[1]

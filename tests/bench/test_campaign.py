@@ -23,6 +23,7 @@ from specbook.config.schema import Domain, Frozen, Speculation, Target
 from specbook.engine import fleet
 from specbook.errors import ConfigError, EngineError, SpecbookError
 from specbook.records import select
+from specbook.records.experiment import ExperimentRecord
 
 GROUP = {
     "target": {"name": "t", "model": "org/t", "max_model_len": 512},
@@ -224,7 +225,7 @@ def test_a_batch_that_would_be_half_empty_is_refused(world):
     for point in few.points():  # an older plan is replayed, and is no reason to refuse once it is measured
         records.append(world.record(point))
     assert campaign.measure([few]) == []
-    assert len(campaign.replay(few, HARDWARE)) == 8
+    assert len(records.replay(few, HARDWARE.id)) == 8
 
 
 def changed(monkeypatch, commit="a" * 40, dirty=True):
@@ -259,9 +260,9 @@ def test_another_host_measures_again_and_the_older_records_stay(world, monkeypat
         assert len(campaign.measure([wanted], replicate=True)) == made
         hosts = [{run.hardware.host for run in own} for own in select.by_host(records.load())]
         assert hosts == [{name * 12} for name in "ab"[:place][::-1]]
-        assert {run.hardware.host for run in campaign.replay(wanted, here)} == {here.host}
+        assert {run.hardware.host for run in records.replay(wanted, here.id)} == {here.host}
     assert campaign.measure([wanted]) == []
-    assert len(campaign.replay(wanted, HARDWARE)) == 16
+    assert len(records.replay(wanted, HARDWARE.id)) == 16
 
 
 def test_half_a_replication_takes_no_page(world, monkeypatch):
@@ -270,10 +271,10 @@ def test_half_a_replication_takes_no_page(world, monkeypatch):
     world.hardware, world.interrupts_at = on("b", monkeypatch), 16 + 5
     with pytest.raises(KeyboardInterrupt):
         campaign.measure([first], replicate=True)
-    assert {run.hardware.host for run in campaign.replay(first, HARDWARE)} == {"a" * 12}
+    assert {run.hardware.host for run in records.replay(first, HARDWARE.id)} == {"a" * 12}
     world.interrupts_at = None
     campaign.measure([first], replicate=True)
-    assert {run.hardware.host for run in campaign.replay(first, HARDWARE)} == {"b" * 12}
+    assert {run.hardware.host for run in records.replay(first, HARDWARE.id)} == {"b" * 12}
 
 
 def test_rounds_of_two_hosts_are_one_set_where_neither_has_all(world, monkeypatch):
@@ -284,7 +285,7 @@ def test_rounds_of_two_hosts_are_one_set_where_neither_has_all(world, monkeypatc
     world.hardware, world.interrupts_at = on("b", monkeypatch), None
     campaign.measure([wanted])
     assert select.by_host(records.load()) == []
-    assert {run.hardware.host for run in campaign.replay(wanted, HARDWARE)} == {"a" * 12, "b" * 12}
+    assert {run.hardware.host for run in records.replay(wanted, HARDWARE.id)} == {"a" * 12, "b" * 12}
 
 
 def test_a_machine_that_hides_its_host_cannot_replicate(world):
@@ -316,8 +317,8 @@ def test_another_engine_or_edited_prompts_are_measured_again_and_never_paired_wi
         vars(world).update(change)
         half = a_plan(**NGRAM, concurrency=[1])
         assert len(campaign.measure([half])) == 8
-        assert len(speedup.speedups(campaign.replay(half, HARDWARE))) == 2
-        replayed = campaign.replay(a_plan(**NGRAM), HARDWARE)
+        assert len(speedup.speedups(records.replay(half, HARDWARE.id))) == 2
+        replayed = records.replay(a_plan(**NGRAM), HARDWARE.id)
         assert {r.provenance.versions["vllm"] for r in replayed} == {world.build}
         assert {r.provenance.prompts_sha256 for r in replayed} == {world.prompts}
 
@@ -326,10 +327,10 @@ def test_an_arm_that_comes_later_is_measured_beside_its_baseline_and_paired_with
     campaign.measure([a_plan(**NGRAM)])
     more = a_plan(drafts=[{"method": "ngram"}], num_speculative_tokens=[3, 5])
     made = campaign.measure([more])
-    assert {r.point.arm for r in made} == {"baseline (compiled)", "ngram K=5 (compiled)"}
+    assert {str(r.point.arm) for r in made} == {"baseline (compiled)", "ngram K=5 (compiled)"}
     assert len(made) == 16
-    runs = campaign.replay(more, HARDWARE)
-    of = {(r.point.arm, r.round.id) for r in runs}
+    runs = records.replay(more, HARDWARE.id)
+    of = {(str(r.point.arm), r.round.id) for r in runs}
     old, new = {r.round.id for r in records.load()} - {r.round.id for r in made}, {r.round.id for r in made}
     assert of == {("baseline (compiled)", name) for name in old | new} | {
         ("ngram K=3 (compiled)", name) for name in old
@@ -344,7 +345,7 @@ def test_an_interrupted_round_is_finished_beside_a_baseline_of_its_own(world):
         campaign.measure([a_plan(**NGRAM)])
     world.interrupts_at = None
     campaign.measure([a_plan(**NGRAM)])
-    runs = campaign.replay(a_plan(**NGRAM), HARDWARE)
+    runs = records.replay(a_plan(**NGRAM), HARDWARE.id)
     assert set(speedup.speedups(runs)["n"]) == {2}
     assert campaign.measure([a_plan(**NGRAM)]) == []
 
@@ -353,7 +354,7 @@ def test_a_renamed_target_is_the_same_target(world):
     campaign.measure([a_plan()])
     renamed = a_plan(target=GROUP["target"] | {"name": "other"})
     assert campaign.measure([renamed]) == []
-    assert {r.point.target.name for r in campaign.replay(renamed, HARDWARE)} == {"other"}
+    assert {r.point.target.name for r in records.replay(renamed, HARDWARE.id)} == {"other"}
 
 
 def test_a_plan_for_another_machine_is_refused(world, tmp_path):
@@ -368,7 +369,7 @@ def test_a_point_that_chapters_share_is_measured_once_and_by_the_first(world):
     made = campaign.measure([a_plan("01_a"), a_plan("02_b", **NGRAM)])
     assert len(made) == 16
     assert {(r.point.chapter, r.point.speculation is None) for r in made} == {("01_a", True), ("02_b", False)}
-    assert len(campaign.replay(a_plan("02_b", **NGRAM), HARDWARE)) == 16
+    assert len(records.replay(a_plan("02_b", **NGRAM), HARDWARE.id)) == 16
     assert [r.point.restart for r in made] == sorted(r.point.restart for r in made)  # chapters take turns
 
 
@@ -380,7 +381,7 @@ def test_a_server_that_does_not_start_fails_its_points_with_the_reason_and_the_r
     made = campaign.measure([a_plan(**NGRAM)])
     bad = [record for record in made if record.status == "failed"]
     assert len(made) == 16
-    assert {record.point.arm for record in bad} == {"ngram K=3 (compiled)"}
+    assert {str(record.point.arm) for record in bad} == {"ngram K=3 (compiled)"}
     assert {record.reason for record in bad} == {"it did not start (log: ./x.log)"}
     assert str(tmp_path) not in "".join(record.model_dump_json() for record in bad)
     assert all("--speculative-config" in record.provenance.server_command for record in bad)
@@ -505,7 +506,7 @@ def test_failed_records_are_not_replayed(world):
     for point in a_plan().points():
         records.append(factories.failed_run(point))
     with pytest.raises(ConfigError, match="no record"):
-        campaign.replay(a_plan(), HARDWARE)
+        records.replay(a_plan(), HARDWARE.id)
 
 
 def test_hardware_measures_then_replays(world):
@@ -517,7 +518,7 @@ def test_the_newest_record_of_a_point_is_replayed_in_the_plans_order(world):
     for speed in (1.0, 2.0):
         for point in reversed(points):
             records.append(world.record(point, speed))
-    got = campaign.replay(a_plan(), HARDWARE)
+    got = records.replay(a_plan(), HARDWARE.id)
     assert [record.point for record in got] == points
     assert {record.measurement.throughput.output_tokens_per_s for record in got} == {2.0}
 
@@ -528,7 +529,7 @@ def test_weights_are_never_mixed(world):
         records.append(world.record(point))
     world.weights = {"target": "B"}
     records.append(world.record(points[0]))
-    assert [record.point for record in campaign.replay(a_plan(), HARDWARE)] == points[:1]
+    assert [record.point for record in records.replay(a_plan(), HARDWARE.id)] == points[:1]
 
 
 def test_drafts_of_two_trainings_are_never_mixed_but_the_baseline_stays(world):
@@ -538,32 +539,31 @@ def test_drafts_of_two_trainings_are_never_mixed_but_the_baseline_stays(world):
     for point, weights in ((baseline, {}), (old, {"draft": "D1"}), (new, {"draft": "D2"})):
         world.weights = {"target": "A"} | weights
         records.append(world.record(point))
-    assert [record.point for record in campaign.replay(a_plan(**eagle), HARDWARE)] == [baseline, new]
+    assert [record.point for record in records.replay(a_plan(**eagle), HARDWARE.id)] == [baseline, new]
 
 
-def test_this_machines_records_come_first_else_those_of_the_machine_with_most(world):
+def test_the_machine_asked_for_comes_first_else_the_one_with_most(world):
     points = a_plan().points()
     other = HARDWARE.model_copy(update={"id": "cuda-other-1x"})
     for point in points[:3]:
         records.append(world.record(point, hardware=other))
     records.append(world.record(points[5]))
-    here = campaign.replay(a_plan(), HARDWARE)
+    here = records.replay(a_plan(), HARDWARE.id)
     assert [record.point for record in here] == [points[5]]
-    elsewhere = campaign.replay(a_plan(), HARDWARE.model_copy(update={"id": "cpu-unknown-1c"}))
+    elsewhere = records.replay(a_plan(), "cpu-unknown-1c")
     assert [record.hardware.id for record in elsewhere] == ["cuda-other-1x"] * 3
 
 
-def test_a_few_points_by_another_chapter_do_not_make_the_machine_with_most_give_way(world):
-    points = a_plan("01_a").points()
+def test_experiments_are_of_the_sweeps_machine_if_it_has_any(world, coin):
+    both = a_chapter({"name": "coin", "parameters": {"throws": 6}}, sweeps=[{}])
+    (thrown,) = (r for r in campaign.measure([both]) if isinstance(r, ExperimentRecord))
     other = HARDWARE.model_copy(update={"id": "cuda-other-1x"})
-    for point in points[:3]:
-        records.append(world.record(point, hardware=other))
-        records.append(world.record(point))
-    shared = a_plan("02_b")
-    assert {record.hardware.id for record in campaign.replay(shared, HARDWARE)} == {HARDWARE.id}
-    records.append(world.record(points[3], hardware=other))
-    assert {record.hardware.id for record in campaign.replay(shared, HARDWARE)} == {other.id}
-    assert {record.hardware.id for record in campaign.replay(a_plan("01_a"), HARDWARE)} == {HARDWARE.id}
+    later = {"run_id": "again", "hardware": other, "started_at": "2126-02-01T00:00:00+00:00"}
+    records.append(thrown.model_copy(update=later))
+    sweeps = records.replay(both).machine
+    assert sweeps == HARDWARE.id
+    for here, shown in ((sweeps, thrown.run_id), ("cpu-none-1c", "again"), (None, "again")):
+        assert [record.run_id for record, _ in experiments.replay(both, here)] == [shown]
 
 
 # chapters of several parts, or of none
@@ -605,7 +605,7 @@ def test_a_chapter_of_two_targets_is_measured_and_replayed_like_two_sweeps(world
     second = {"target": GROUP["target"] | {"model": "org/u", "name": "u"}, "domains": ["json"]}
     two = a_chapter(sweeps=[{}, second])
     assert len(campaign.measure([two])) == 8 + 4
-    runs = campaign.replay(two, HARDWARE)
+    runs = records.replay(two, HARDWARE.id)
     assert [record.point for record in runs] == two.points()
     assert {record.point.target.name for record in runs} == {"t", "u"}
     assert [event[0] for event in world.events[-2:]] == ["lossless", "lossless"]
@@ -617,9 +617,9 @@ def test_an_experiment_is_run_once_and_read_back_as_its_own_result(world, coin):
     assert (record.title, record.status) == ("coin (throws=6)", "ok")
     assert campaign.measure([asked]) == []
     assert coin == [6]
-    ((kept, result),) = experiments.replay(asked, HARDWARE)
+    ((kept, result),) = experiments.replay(asked, HARDWARE.id)
     assert (kept, result) == (record, Heads(heads=3))
-    assert campaign.replay(asked) == []  # no sweep, so no runs, and that is no error
+    assert not records.replay(asked)  # no sweep, so no runs, and that is no error
     assert all(problem is None for _, problem in records.validate_all())
     later = datetime(2126, 1, 1)
     assert len(campaign.measure([asked], later)) == 1
@@ -637,7 +637,7 @@ def test_of_two_machines_with_as_many_experiments_the_one_that_ran_last_is_repla
                 update={"run_id": name, "hardware": there, "started_at": f"{day}T00:00:00+00:00"}
             )
         )
-    ((kept, _),) = experiments.replay(asked, HARDWARE.model_copy(update={"id": "cpu-third-2c"}))
+    ((kept, _),) = experiments.replay(asked, "cpu-third-2c")
     assert kept.hardware.id == machine
 
 
@@ -673,7 +673,7 @@ def test_an_experiment_of_other_weights_is_run_again_and_is_no_result_beside_new
     assert again.provenance.weights_sha256 == {"target": "A", "draft": "E"}
     weights["target"] = "B"
     (newest,) = campaign.measure([a_chapter(alone)])
-    assert [record for record, _ in experiments.replay(both, HARDWARE, partial=True)] == [newest]
+    assert [record for record, _ in experiments.replay(both, HARDWARE.id, partial=True)] == [newest]
 
 
 @pytest.mark.usefixtures("world", "coin", "days")
@@ -695,7 +695,7 @@ def test_the_second_servers_draft_is_part_of_what_a_fallback_measured(monkeypatc
     weights["models/b"] = "trained again"
     (again,) = campaign.measure([wanted])
     assert again.provenance.weights_sha256["instead"] == "trained again"
-    assert [kept for kept, _ in experiments.replay(wanted, HARDWARE)] == [again]
+    assert [kept for kept, _ in experiments.replay(wanted, HARDWARE.id)] == [again]
 
 
 def test_an_experiment_that_fails_is_a_record_and_is_run_again(world, coin):
@@ -704,7 +704,7 @@ def test_an_experiment_that_fails_is_a_record_and_is_run_again(world, coin):
         (record,) = campaign.measure([asked])
         assert (record.status, record.reason) == ("failed", "it rolled under the table")
     with pytest.raises(ConfigError, match=r"no record of coin .*`specbook run 09_c"):
-        experiments.replay(asked, HARDWARE)
+        experiments.replay(asked, HARDWARE.id)
 
 
 def test_a_fault_in_one_experiment_does_not_take_the_others_along(world, coin):
@@ -733,4 +733,4 @@ def test_a_chapter_that_measures_nothing_is_measured_at_once(world):
     body = {"experiment": "cost", "full": price | {"slos": {"server": {"ttft_s": 1, "tpot_s": 0.1}}}}
     nothing = plan.build("08_cost", body, hardware="cpu", group="full", overrides={})
     assert campaign.measure([nothing]) == []
-    assert campaign.replay(nothing) == []
+    assert not records.replay(nothing)

@@ -4,11 +4,12 @@ import pytest
 
 import factories
 from specbook import config as plan
-from specbook.bench import campaign, duration, experiments, machine_rule, preview, resources
+from specbook.bench import campaign, duration, experiments, preview, resources
 from specbook.config import order
 from specbook.config.chapter import Experiment
 from specbook.config.plan import Plan
 from specbook.errors import ConfigError
+from specbook.records import machine_rule
 from specbook.records.run import Round
 
 

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from specbook.bench import hardware, machine_rule
+from specbook.bench import hardware
 from specbook.bench.hardware import PEAKS
 from specbook.engine.base import Build
 from specbook.engine.vllm import libraries
 from specbook.errors import EngineError
+from specbook.records import machine_rule
 from specbook.records.origin import Hardware
 
 H200 = "NVIDIA H200, 143771\n"

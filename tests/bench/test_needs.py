@@ -6,10 +6,11 @@ import pytest
 
 import factories
 from specbook import config
-from specbook.bench import campaign, machine_rule, resources
+from specbook.bench import campaign, resources
 from specbook.config import machines
 from specbook.config.schema import Speculation, Target
 from specbook.errors import ConfigError
+from specbook.records import machine_rule
 from specbook.stats import sized
 
 EACH = [

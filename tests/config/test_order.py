@@ -31,7 +31,7 @@ def measured(restarts, room, **kinds):
     for together in order.rounds(points(restarts, **kinds), lambda arms: room):
         cells = {}
         for point in (p for stage in together for p in stage.points):
-            cells.setdefault(point.cell_key, []).append(point.arm)
+            cells.setdefault(point.cell_key, []).append(str(point.arm))
         turns += cells.values()
     return turns
 
@@ -76,7 +76,7 @@ def test_where_not_all_fit_each_round_holds_its_baselines(room):
     for together in order.rounds(points(2), lambda arms: room):
         (stage,) = together
         assert len(stage.servers) <= room
-        assert {"baseline (compiled)", "baseline (eager)"} < {p.arm for p in stage.points}
+        assert {"baseline (compiled)", "baseline (eager)"} < {str(p.arm) for p in stage.points}
 
 
 @pytest.mark.parametrize(("room", "together"), [(12, [2]), (11, [1, 1]), (6, [1, 1])])

@@ -86,7 +86,7 @@ def test_the_same_prompts_and_order_in_every_arm():
 
 def test_warm_up_fills_every_batch():
     plan = build()
-    loads = plan.loads(plan.target, None)
+    loads = plan.loads(plan.arms()[0])
     assert [(x.concurrency, x.num_requests, x.num_warmups) for x in loads[:2]] == [(1, 4, 4), (8, 16, 8)]
     assert (loads[2].request_rate_per_s, loads[2].num_requests) == (2, 10)
 

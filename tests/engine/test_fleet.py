@@ -9,7 +9,7 @@ import psutil
 import pytest
 from processes import left
 
-from specbook.config.schema import Speculation, Target
+from specbook.config.schema import Arm, Speculation, Target
 from specbook.engine import fleet
 from specbook.engine.base import Build
 from specbook.engine.fleet import Fleet
@@ -46,7 +46,7 @@ def test_as_many_as_memory_holds(memory, tmp_path):
 
 def test_one_on_an_accelerator_and_for_a_model_of_unknown_size(memory, tmp_path):
     memory(64)
-    assert fleet.at_once([(Target(name="t", model="org/hub-id", max_model_len=64), None)]) == 1
+    assert fleet.at_once([Arm(Target(name="t", model="org/hub-id", max_model_len=64), None)]) == 1
     memory(64, on="accelerator")
     assert fleet.at_once([(Target(name="t", model=str(tmp_path), max_model_len=64), None)]) == 1
 
@@ -75,9 +75,9 @@ def test_one_that_does_not_wake_up_is_stopped_again(monkeypatch):
     sleeper.enter_result = sleeper
     monkeypatch.setattr(fleet, "Server", lambda *_: sleeper)
     here = Target(name="t", model="org/t", max_model_len=64)
-    with Fleet([(here, None)]) as servers:
+    with Fleet([Arm(here, None)]) as servers:
         events.clear()
-        with pytest.raises(EngineError, match="not ready"), servers.running(here, None):
+        with pytest.raises(EngineError, match="not ready"), servers.running(Arm(here, None)):
             pass
         assert events == ["paused"]
 
@@ -120,7 +120,7 @@ def starts(monkeypatch):
     return events, bad
 
 
-WANTED = [(Target(name=name, model="org/t", max_model_len=64), None) for name in "abc"]
+WANTED = [Arm(Target(name=name, model="org/t", max_model_len=64), None) for name in "abc"]
 
 
 def test_the_next_begins_while_one_starts(starts):
@@ -130,7 +130,7 @@ def test_the_next_begins_while_one_starts(starts):
         assert events == ["begin a", "begin b", "ready a", "pause a", "begin c", "ready c", "pause c"]
         del bad["b"]
         events.clear()
-        with servers.running(*WANTED[1]):
+        with servers.running(WANTED[1]):
             assert events == ["begin b", "ready b"]
     assert {f"stop {name}" for name in "abc"} < {*events}
 
@@ -145,25 +145,25 @@ def test_an_interrupt_ends_those_that_were_not_waited_for_yet(starts):
 
 @pytest.mark.engine
 def test_one_runs_while_the_others_wait_and_the_dead_come_back_once(target):
-    with Fleet([(target, None), (target, NGRAM)]) as servers:
-        with servers.running(target, NGRAM) as drafting:
+    with Fleet([Arm(target, None), Arm(target, NGRAM)]) as servers:
+        with servers.running(Arm(target, NGRAM)) as drafting:
             assert drafting.speculation == NGRAM
             assert drafting.is_healthy()
-            with servers.running(target, None) as plain:
+            with servers.running(Arm(target, None)) as plain:
                 pids = [*drafting.pids(), *plain.pids()]
                 os.kill(plain.pids()[-1], signal.SIGKILL)
                 _until(lambda: not plain.is_alive())
         _until(lambda: {psutil.Process(pid).status() for pid in drafting.pids()} == {psutil.STATUS_STOPPED})
-        with servers.running(target, None) as again:
+        with servers.running(Arm(target, None)) as again:
             assert again is not plain
             assert again.is_healthy()
             mine = again.pids()
             os.kill(psutil.Process(mine[0]).ppid(), signal.SIGKILL)  # its guard: nothing is left then either
             assert left(mine) == []
             assert not again.is_alive()
-        with pytest.raises(EngineError, match="kept dying"), servers.running(target, None):
+        with pytest.raises(EngineError, match="kept dying"), servers.running(Arm(target, None)):
             pass
-        with servers.running(target, NGRAM) as woken:
+        with servers.running(Arm(target, NGRAM)) as woken:
             assert woken is drafting
             assert woken.counters().server.requests_finished == 0
     assert left(pids, 0) == []

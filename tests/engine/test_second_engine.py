@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from specbook import config, engine
+from specbook import config, engine, records
 from specbook.analysis import speedup
 from specbook.bench import campaign, greedy
 from specbook.cli import ask, doctor
@@ -82,6 +82,6 @@ def test_a_whole_campaign_is_measured_on_it_and_replayed(monkeypatch):
     assert drafted.measurement.spec_decode.num_draft_tokens > 0
     assert drafted.measurement.server.generation_tokens == drafted.measurement.throughput.output_tokens
     assert "serve.py" in " ".join(drafted.provenance.server_command)
-    replayed = campaign.replay(wanted)
+    replayed = records.replay(wanted)
     assert {record.point.target.engine for record in replayed} == {"echo"}
     assert speedup.speedups(replayed)["speedup"].gt(0).all()

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from specbook import config, paths
-from specbook.bench import campaign
+from specbook import config, paths, records
 from specbook.errors import ConfigError
 from specbook.report import render
 
@@ -28,7 +27,7 @@ def shipped() -> bool:
     """Whether `results/` can replay every chapter's full plan."""
     try:
         plans = [config.load(name, "cpu", "full") for name in render.chapters()]
-        return all(campaign.replay(sweep) for one in plans for sweep in config.sweeps(one))
+        return all(records.replay(sweep) for one in plans for sweep in config.sweeps(one))
     except ConfigError:
         return False
 

@@ -81,7 +81,7 @@ def test_what_no_acceptance_makes_good_is_said():
 def test_a_model_with_records_on_a_machine_is_no_longer_missing_there_and_is_elsewhere(monkeypatch):
     monkeypatch.setattr(factories, "HARDWARE", H100)
     for where in sweep("h100:qwen3-32b-fp8").points():
-        if where.load.concurrency == 1 and (where.speculation is None or "K=1 " in where.arm):
+        if where.load.concurrency == 1 and (where.speculation is None or "K=1 " in str(where.arm)):
             counted = factories.counters((90,)) if where.speculation else None
             records.append(factories.write_run(where, 50.0, spec_decode=counted))
     page = break_even_page.render()

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from specbook import config
-from specbook.bench import campaign
+from specbook import config, records
 from specbook.report import calculator, calculator_page
 from specbook.report.calculator import Settings
 
@@ -54,7 +53,7 @@ def address(root: Path, group: str, tmp_path_factory: pytest.TempPathFactory) ->
     """The page as a file, with scripts and style beside it, and no theme around it."""
     folder = tmp_path_factory.mktemp("page")
     shutil.copytree(BOOK / "_static", folder / "_static")
-    given = calculator_page.write(campaign.replay(config.load("02_eagle3", "cpu", group)), folder / "book")
+    given = calculator_page.write(records.replay(config.load("02_eagle3", "cpu", group)), folder / "book")
     form = (BOOK / "_parts" / "calculator.html").read_text()
     page = folder / "book" / "page.html"
     page.write_text(

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 import synthetic
-from specbook import config, paths
-from specbook.bench import campaign
+from specbook import config, paths, records
 from specbook.errors import ConfigError
 from specbook.report import headline
 
@@ -16,7 +15,7 @@ def runs(tmp_path: Path, project: None, monkeypatch: pytest.MonkeyPatch) -> list
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path / "results"))
     chosen = config.load("02_eagle3", "cpu", "quick")
     synthetic.write(chosen)
-    return campaign.replay(chosen)
+    return records.replay(chosen)
 
 
 def readme(tmp_path: Path, middle: str = "") -> Path:
@@ -58,7 +57,7 @@ def test_the_shipped_readme_says_what_the_shipped_records_say(tmp_path: Path):
     """It drifts when records are added without `specbook readme`."""
     text = (paths.root() / "README.md").read_text()
     try:
-        runs = campaign.replay(config.load("03_p_eagle", "cpu", "full"))
+        runs = records.replay(config.load("03_p_eagle", "cpu", "full"))
     except ConfigError:  # nothing shipped yet: then nothing may be claimed
         assert text.split(headline.BEGIN)[1].split(headline.END)[0].strip() == ""
         return

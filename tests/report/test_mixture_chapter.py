@@ -8,9 +8,9 @@ import chapters
 import mixtures
 import synthetic
 from pocket import catalogue
-from specbook import config
+from specbook import config, records
 from specbook.analysis import moe_tables as analysis
-from specbook.bench import campaign, experiments
+from specbook.bench import experiments
 from specbook.report import moe_page, step_profiles
 from specbook.report.figures import moe_figures as draw
 from specbook.stats.estimate import Estimate
@@ -24,11 +24,13 @@ def full(tmp_path, monkeypatch):
 
 def test_the_fastest_arm_on_another_machine_is_told_with_that_machines_numbers(full, monkeypatch):
     synthetic.write(full.parts()[0])
-    page = campaign.replay(full.parts()[0])
-    assert "Not measured on another machine yet" in moe_page.again(page, campaign.kept(moe_page.AGAIN, "cpu"))
+    page = records.replay(full.parts()[0])
+    assert "Not measured on another machine yet" in moe_page.again(
+        page, records.of_chapter(moe_page.AGAIN, "cpu")
+    )
     monkeypatch.setattr(synthetic, "HARDWARE", synthetic.HARDWARE.model_copy(update={"id": "cpu-other-4c"}))
     synthetic.write(config.load(moe_page.AGAIN, "cpu", "full").parts()[0])
-    found = campaign.kept(moe_page.AGAIN, "cpu")
+    found = records.of_chapter(moe_page.AGAIN, "cpu")
     assert {run.hardware.id for run in found} == {"cpu-other-4c"}  # it has the two restarts more
     told = moe_page.again(page, found)
     assert re.search(
@@ -36,7 +38,7 @@ def test_the_fastest_arm_on_another_machine_is_told_with_that_machines_numbers(f
         told,
     )
     assert "The same as without speculation: " in told
-    assert campaign.kept(moe_page.AGAIN, "h100") == []
+    assert not records.of_chapter(moe_page.AGAIN, "h100")
 
 
 def test_the_full_plan_draws_and_claims_what_its_records_say(full):
@@ -135,8 +137,8 @@ def test_the_plans_experiments_are_known_and_their_parameters_fit(full):
 
 def test_the_dense_target_is_asked_the_same_with_some_of_the_arms(full):
     of_mixture, of_dense = full.parts()
-    asked = {(p.arm, p.load, p.traffic) for p in of_mixture.points()}
-    assert {(p.arm, p.load, p.traffic) for p in of_dense.points()} < asked
+    asked = {(str(p.arm), p.load, p.traffic) for p in of_mixture.points()}
+    assert {(str(p.arm), p.load, p.traffic) for p in of_dense.points()} < asked
     assert max(len(sweep.arms()) for sweep in full.parts()) <= 7  # of two cores' 24 GB, up together
 
 

@@ -18,8 +18,7 @@ import chapters
 import drifting
 import mixtures
 import synthetic
-from specbook import config
-from specbook.bench import campaign
+from specbook import config, records
 from specbook.errors import ConfigError
 from specbook.report import headline
 from specbook.report.text import answers_text
@@ -184,7 +183,7 @@ def pages(truth: Truth, tmp_path_factory: pytest.TempPathFactory) -> dict[str, s
         if name not in (*truth.refused, *truth.alike)
     }
     front = headline.write(
-        campaign.replay(config.load("02_eagle3", "cpu", "quick")), tmp_path_factory.mktemp("front")
+        records.replay(config.load("02_eagle3", "cpu", "quick")), tmp_path_factory.mktemp("front")
     )
     patch.undo()
     return told | {"front": front.read_text()}

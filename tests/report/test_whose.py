@@ -5,7 +5,7 @@ import pytest
 import factories
 import synthetic
 from specbook import config, records
-from specbook.bench import campaign, provenance
+from specbook.bench import provenance
 from specbook.report.provenance_line import whose
 
 PLAIN = (
@@ -23,7 +23,7 @@ def world(tmp_path, monkeypatch):
 
 
 def told(made, runs=None, source="records"):
-    text = whose(made, runs or campaign.replay(made, synthetic.HARDWARE), source)
+    text = whose(made, runs or records.replay(made, synthetic.HARDWARE.id), source)
     return text, [word for word in PLAIN if f"**{word}:**" in text]
 
 
@@ -61,7 +61,7 @@ def test_one_restart_makes_no_claim_with_an_interval(world):
 
 @pytest.mark.parametrize(("foreign", "marked"), [(None, False), (0.1, False), (0.5, True)])
 def test_foreign_load_is_said(world, foreign, marked):
-    runs = campaign.replay(world, synthetic.HARDWARE)
+    runs = [*records.replay(world, synthetic.HARDWARE.id)]
     one = runs[0].measurement
     busy = one.utilisation.model_copy(update={"foreign_cpu_cores": foreign})
     runs[0] = runs[0].model_copy(update={"measurement": one.model_copy(update={"utilisation": busy})})
@@ -79,7 +79,7 @@ def test_models_trained_again_are_said(world):
 
 
 def test_prompts_written_anew_are_said(world):
-    runs = campaign.replay(world, synthetic.HARDWARE)
+    runs = [*records.replay(world, synthetic.HARDWARE.id)]
     assert "Older prompts" in told(world, runs)[1]  # made-up records name made-up prompts
     today = provenance.prompts_sha256(runs[0].point.traffic)
     same = [
@@ -90,7 +90,7 @@ def test_prompts_written_anew_are_said(world):
 
 
 def test_a_head_that_drafts_deeper_than_it_was_trained_to_is_said(world):
-    runs = campaign.replay(world, synthetic.HARDWARE)
+    runs = [*records.replay(world, synthetic.HARDWARE.id)]
     text, _ = told(world, runs)  # kept before depths were: the shipped head's own word counts
     assert "**Past their training:** EAGLE-3 K=8 drafts deeper than the 5 tokens" in text
 
@@ -106,12 +106,12 @@ def test_windows_that_were_not_full_are_named_with_their_mean(world):
     text, warned = told(world)
     assert "Not full" in warned  # made-up rows have no steady window, as old records
     assert "a batch here is the number of slots, not of requests in flight" in text
-    alone = [run for run in campaign.replay(world, synthetic.HARDWARE) if run.point.load.concurrency == 1]
+    alone = [run for run in records.replay(world, synthetic.HARDWARE.id) if run.point.load.concurrency == 1]
     assert "Not full" not in told(world, alone)[1]
 
 
 def test_uncommitted_changes_are_counted(world):
-    runs = campaign.replay(world, synthetic.HARDWARE)
+    runs = [*records.replay(world, synthetic.HARDWARE.id)]
     dirty = runs[0].provenance.model_copy(update={"git_dirty": True})
     changed = [runs[0].model_copy(update={"provenance": dirty}), *runs[1:]]
     assert f"**Uncommitted changes:** 1 of {len(runs)} points" in told(world, changed)[0]

@@ -11,11 +11,11 @@ from torture_project import make_model
 
 import factories
 from specbook import config, paths, records
-from specbook.bench import machine_rule
 from specbook.config import prices, profiles
 from specbook.config.schema import Speculation, Target
 from specbook.engine import preflight
 from specbook.errors import ConfigError, RecordError
+from specbook.records import machine_rule
 
 ROOT = Path(__file__).parents[2]
 CHAPTERS = sorted((ROOT / "params" / "cpu").glob("[0-9]*.yaml"))

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from specbook.analysis import summaries
 from specbook.errors import RecordError
-from specbook.records import select
 from specbook.records.run import RunRecord, SpecDecodeCounters
+from specbook.records.run_set import RunSet
 from specbook.stats import ratios
 from specbook.stats.estimate import Estimate
 
@@ -150,9 +150,10 @@ def _new_answers(records: list[RunRecord]) -> dict[str, float]:
 
     Restarts decode greedily: most repeat the answers of the first, and their drafts with them.
     """
-    if not select.current(records):
+    runs = RunSet(records)
+    if not runs:
         return {}
-    rows = summaries.pooled_requests(records)
+    rows = summaries.pooled_requests(runs)
     repeated = rows.duplicated([*GROUP, "setup", "prompt_id", "text"])
     return (~repeated).groupby(rows["run_id"]).mean().to_dict()
 
@@ -164,7 +165,7 @@ def by_request(runs: Iterable[RunRecord]) -> pd.DataFrame:
     by the answer's end, and counts all the same. Columns: load, domain, arm, method, label,
     num_speculative_tokens, prompt_id, length. Answers of one chunk have no row.
     """
-    drafting = [run for run in select.current(runs) if run.point.speculation is not None]
+    drafting = RunSet.of(runs).drafting
     if not drafting:
         return summaries.frame([], BY_REQUEST)
     rows = summaries.pooled_requests(drafting)
@@ -187,7 +188,7 @@ def _counted(record: RunRecord) -> SpecDecodeCounters | None:
 def _key(record: RunRecord) -> tuple:
     point = record.point
     k = point.speculation.num_speculative_tokens if point.speculation else 0
-    names = (record.hardware.id, record.kind, point.target.name, point.arm, point.load.label)
+    names = (record.hardware.id, record.kind, point.target.name, str(point.arm), point.load.label)
     return (*names, point.traffic.domain, summaries.method(record), summaries.label(record), k)
 
 

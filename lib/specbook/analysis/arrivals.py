@@ -1,13 +1,12 @@
 """How a server behaves under load: records -> tables of step times, Poisson arrivals and utilisation."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
 
 from specbook.analysis import latency, summaries
-from specbook.records import select
 from specbook.records.run import RunRecord
+from specbook.records.run_set import RunSet, once
 from specbook.stats import percentiles
 from specbook.stats.percentiles import Requests
 
@@ -17,17 +16,8 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def closed(runs: Iterable[RunRecord]) -> list[RunRecord]:
-    """The closed-loop records: those with a batch."""
-    return [run for run in runs if run.point.load.concurrency is not None]
-
-
-def opened(runs: Iterable[RunRecord]) -> list[RunRecord]:
-    """The Poisson records: those with a rate of arrivals."""
-    return [run for run in runs if run.point.load.request_rate_per_s is not None]
-
-
-def poisson(runs: Iterable[RunRecord]) -> pd.DataFrame:
+@once
+def poisson(runs: RunSet) -> pd.DataFrame:
     """One row per arm, rate and domain of the Poisson records.
 
     Columns: arm, domain, rate_per_s (asked for), arrived_per_s and served_per_s (what came and what left,
@@ -37,8 +27,8 @@ def poisson(runs: Iterable[RunRecord]) -> pd.DataFrame:
         and so on; and records (their ids).
     """
     groups: dict[tuple, list[RunRecord]] = {}
-    for run in opened(select.current(runs)):
-        key = (run.point.arm, run.point.traffic.domain, run.point.load.request_rate_per_s)
+    for run in runs.poisson:
+        key = (str(run.point.arm), run.point.traffic.domain, run.point.load.request_rate_per_s)
         groups.setdefault(key, []).append(run)
     return summaries.frame([_arrivals(key, group) for key, group in groups.items()], COLUMNS)
 

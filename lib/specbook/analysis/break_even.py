@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from specbook.analysis import arrivals, speedup, summaries
+from specbook.analysis import speedup, summaries
 from specbook.config.schema import Speculation
-from specbook.records import select
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.run import RunRecord
+from specbook.records.run_set import RunSet
 from specbook.records.synthetic_acceptance_results import Played
 from specbook.stats import ratios
 from specbook.stats.estimate import Estimate
@@ -28,7 +28,7 @@ def map_of(runs: Iterable[RunRecord]) -> pd.DataFrame:
     many tokens must a step yield to break even, whatever is accepted. `played` is a list of (tokens a step
     as the engine counted them, speed-up over the baseline as an Estimate), one for each set of rates.
     """
-    good = arrivals.closed(select.current(runs))
+    good = RunSet.of(runs).closed
     if not good:
         return summaries.frame([], MAP)
     steps = pd.DataFrame([_step(run) for run in good]).sort_values("concurrency", kind="stable")
@@ -55,7 +55,7 @@ def _step(run: RunRecord) -> dict[str, object]:
     assert run.measurement is not None
     counted, how = run.measurement.spec_decode, run.point.speculation
     return {
-        "load": run.point.load.label, "concurrency": run.point.load.concurrency, "arm": run.point.arm,
+        "load": run.point.load.label, "concurrency": run.point.load.concurrency, "arm": str(run.point.arm),
         "method": how.drafting.title if how else "baseline", K: how.num_speculative_tokens if how else 0,
         "restart": run.point.restart,
         "step_s": summaries.step_s(run),

@@ -8,15 +8,13 @@ import pandas as pd
 
 from specbook.analysis import summaries
 from specbook.analysis.summaries import Speed
-from specbook.records import select
 from specbook.records.run import RunRecord
+from specbook.records.run_set import RunSet, once_a_run
 from specbook.stats import ratios
 from specbook.stats.estimate import Estimate
 
 Answered = Mapping[str, pd.DataFrame]
 """run_id -> the tokens and seconds of each (domain, prompt): of `answered`."""
-_kept: dict[tuple[str, str, str], pd.DataFrame] = {}
-"""`answered` of each record, by run, speed and the digest of its rows."""
 
 
 class Paired(NamedTuple):
@@ -52,23 +50,19 @@ def answered(runs: Iterable[RunRecord], speed: Speed) -> Answered:
     Only requests of the steady window count where a record has one. Seconds are E2E, or for the decoding
     speeds those after the first token: see `summaries.throughput`.
     """
-    good = {run.run_id: run for run in select.current(runs) if run.measurement is not None}
-    keys = {run_id: (run_id, speed, run.measurement.requests_sha256) for run_id, run in good.items()}
-    missing = [run for run_id, run in good.items() if keys[run_id] not in _kept]
-    if missing:
-        _kept.update({keys[run_id]: own.droplevel(0) for run_id, own in _sums(missing, speed)})
-    return {run_id: _kept[key] for run_id, key in keys.items() if key in _kept}
+    return {run.run_id: _sums(run, speed) for run in RunSet.of(runs)}
 
 
-def _sums(runs: Sequence[RunRecord], speed: Speed) -> Iterable[tuple[str, pd.DataFrame]]:
-    rows, decode = summaries.pooled_requests(runs), speed != "output_tokens_per_s"
+@once_a_run
+def _sums(run: RunRecord, speed: Speed) -> pd.DataFrame:
+    rows, decode = summaries.answered(run), speed != "output_tokens_per_s"
     rows = rows[rows["inside"] & ~(rows["loops"] & (speed == "decode_tokens_per_s_without_loops"))]
     tokens = rows["output_tokens"].astype(float) - decode
     timed = rows.assign(tokens=tokens, seconds=rows["e2e_s"] - decode * rows["ttft_s"])
     if decode:
         timed = timed[~timed["late"] & (timed["tokens"] > 0)]
-    sums = timed.groupby(["run_id", "domain", "prompt_id"])[["tokens", "seconds"]].sum()
-    return sums.groupby(level=0, sort=False)
+    sums = timed.groupby("prompt_id")[["tokens", "seconds"]].sum()
+    return pd.concat({run.point.traffic.domain: sums}, names=["domain"])
 
 
 def by_prompt(arm: Sequence[pd.DataFrame], base: Sequence[pd.DataFrame] = ()) -> pd.Series:

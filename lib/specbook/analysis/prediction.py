@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from specbook.analysis import acceptance, arrivals, speedup, summaries
-from specbook.records import select
+from specbook.analysis import acceptance, speedup, summaries
 from specbook.records.run import RunRecord
+from specbook.records.run_set import RunSet
 from specbook.stats import theory
 
 COSTS = (
@@ -42,7 +42,7 @@ def step_costs(runs: Iterable[RunRecord]) -> pd.DataFrame:
     paired by round, as speeds are; both are geometric means over the same rounds. Columns: COSTS.
     What shares no round with its baseline has no row.
     """
-    table, rows = summaries.throughput(arrivals.closed(runs)), []
+    table, rows = summaries.throughput(RunSet.of(runs).closed), []
     for (load, domain), cell in table.groupby(["load", "domain"], sort=False) if len(table) else ():
         base, drafting = cell[cell["arm"] == speedup.best_baseline(cell)], cell["num_speculative_tokens"] > 0
         pairs = speedup.pairs(cell[drafting], base, "step_s")
@@ -81,7 +81,7 @@ def speedups(runs: Iterable[RunRecord]) -> pd.DataFrame:
     the price is `prices`, or the step's own cost where only one K was measured. Columns: load, concurrency,
     domain, method, num_speculative_tokens, alpha, length (expected), cost, predicted.
     """
-    runs = arrivals.closed(runs)
+    runs = RunSet.of(runs).closed
     costs, alphas = step_costs(runs), _alphas(runs)
     if costs.empty or alphas.empty:
         return summaries.frame([], SPEEDUPS)
@@ -102,7 +102,7 @@ def every_k(runs: Iterable[RunRecord]) -> pd.DataFrame:
     A draft's first tokens do not depend on how many follow, so the joint acceptance of the deepest K gives
     the length at each smaller one; the price is the line of `prices`. Columns: EVERY_K.
     """
-    runs = arrivals.closed(runs)
+    runs = RunSet.of(runs).closed
     lengths, lines = acceptance.by_domain(runs), prices(step_costs(runs)).dropna()
     batch = {run.point.load.label: run.point.load.concurrency for run in runs}
     rows: list[dict[str, Any]] = []
@@ -185,7 +185,7 @@ def bounds(runs: Iterable[RunRecord]) -> pd.DataFrame:
     many. `decoding` is the share that arrives with the time to each first token left out: what `share` lacks
     beyond it goes into reading prompts and waiting for a turn. Columns: BOUNDS.
     """
-    runs = arrivals.closed(runs)
+    runs = RunSet.of(runs).closed
     key = ["load", "domain", "method", "num_speculative_tokens"]
     lengths = _tokens_a_step(runs, key)
     table = speedup.speedups(runs).merge(lengths, on=key).merge(step_costs(runs)[[*key, "cost"]], on=key)
@@ -203,7 +203,7 @@ def bounds(runs: Iterable[RunRecord]) -> pd.DataFrame:
 
 def _tokens_a_step(runs: Iterable[RunRecord], key: list[str]) -> pd.DataFrame:
     """`length` by `key`: tokens after each answer's first chunk, over the chunks that brought them."""
-    rows = summaries.pooled_requests(select.current(runs))
+    rows = summaries.pooled_requests(runs)
     sums = rows.assign(tokens=rows["output_tokens"] - 1, steps=rows["itl_s"].map(len)).groupby(key)
     totals = sums[["tokens", "steps"]].sum()
     return (totals["tokens"] / totals["steps"]).rename("length").reset_index()

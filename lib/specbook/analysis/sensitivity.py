@@ -5,10 +5,10 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from specbook.analysis import arrivals, token_cost
+from specbook.analysis import token_cost
 from specbook.config.pricing import CostPlan
-from specbook.records import select
 from specbook.records.run import RunRecord
+from specbook.records.run_set import RunSet
 from specbook.stats import cost
 from specbook.stats.estimate import Estimate
 
@@ -19,7 +19,7 @@ def bars(runs: Iterable[RunRecord], chosen: pd.Series, plan: CostPlan) -> list[c
     Each bar changes one thing: the utilisation, the way to buy the machine, the traffic, the batch, whether
     one speculates, and what the measurement itself leaves open.
     """
-    windows = token_cost.windows(arrivals.closed(select.current(runs)))
+    windows = token_cost.windows(RunSet.of(runs).closed)
     mine = windows[(windows["load"] == chosen["load"]) & (windows["arm"] == chosen["arm"])]
     own = float(mine["output_tokens"].sum() / mine["seconds"].sum())
     factors = {

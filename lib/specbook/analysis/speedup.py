@@ -14,6 +14,7 @@ from specbook.analysis.paired import Answered, Paired
 from specbook.analysis.summaries import CELL, NAMES, Speed
 from specbook.errors import RecordError
 from specbook.records.run import RunRecord
+from specbook.records.run_set import RunSet, once
 from specbook.stats import ratios
 from specbook.stats.estimate import Estimate
 
@@ -33,9 +34,8 @@ def best_baseline(cell: pd.DataFrame, speed: Speed = "output_tokens_per_s") -> s
     return str(medians.idxmax()) if len(medians) else None
 
 
-def speedups(
-    runs: Iterable[RunRecord], baseline: str = "best", speed: Speed = "output_tokens_per_s"
-) -> pd.DataFrame:
+@once
+def speedups(runs: RunSet, baseline: str = "best", speed: Speed = "output_tokens_per_s") -> pd.DataFrame:
     """Each arm's speed over the baseline's, paired by round, in every cell.
 
     Several rounds of one restart are one value: n counts restarts. The interval covers prompts, too.
@@ -55,7 +55,6 @@ def speedups(
     Raises:
         RecordError: if two drafts bear one label, so that an arm has a round twice.
     """
-    runs = list(runs)
     table, answered, rows = summaries.throughput(runs), paired.answered(runs, speed), []
     for key, cell in table.groupby(CELL, sort=False) if len(table) else ():
         _refuse_twins(cell)
@@ -116,7 +115,8 @@ def _columns(own: pd.DataFrame, speed: Speed, answered: Answered) -> dict[str, A
     }  # fmt: skip
 
 
-def best_k(runs: Iterable[RunRecord], by: tuple[str, ...] = ("load",), **how: Any) -> pd.DataFrame:
+@once
+def best_k(runs: RunSet, by: tuple[str, ...] = ("load",), **how: Any) -> pd.DataFrame:
     """Each method at its own best K, per load (add "domain" to `by` for one per domain).
 
     The rows of `speedups(runs, **how)` whose arm has the highest geometric mean speed-up over its group,
@@ -230,7 +230,7 @@ def beside_loops(runs: Iterable[RunRecord], chosen: pd.DataFrame) -> pd.DataFram
     Columns: load, domain, label, capped, loops and loop_tokens (shares, of `summaries.loops`), and two
     estimates: `every` and `without` (None where all answers of an arm loop).
     """
-    runs = list(runs)
+    runs = RunSet.of(runs)
     speeds: dict[str, Speed] = {
         "every": "decode_tokens_per_s", "without": "decode_tokens_per_s_without_loops",
     }  # fmt: skip

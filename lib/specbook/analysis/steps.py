@@ -7,11 +7,10 @@ import numpy as np
 import pandas as pd
 
 from specbook.analysis import summaries
-from specbook.analysis.arrivals import closed
 from specbook.config.schema import Speculation
-from specbook.records import select
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.run import RunRecord
+from specbook.records.run_set import RunSet
 from specbook.records.step_results import Stepped, Variant
 from specbook.stats import ratios, roofline, sized
 
@@ -24,10 +23,10 @@ UNKNOWN = dict.fromkeys(("memory_s", "compute_s", "least_s", "overhead_s", "boun
 def utilisation(runs: Iterable[RunRecord]) -> pd.DataFrame:
     """One row per closed-loop record: arm, concurrency, domain, busy cores of `cores`, memory, GPU share."""
     rows = []
-    for run in closed(select.current(runs)):
+    for run in RunSet.of(runs).closed:
         assert run.measurement is not None
         point, used = run.point, run.measurement.utilisation.model_dump(exclude={"samples"})
-        names = {"arm": point.arm, "concurrency": point.load.concurrency, "domain": point.traffic.domain}
+        names = {"arm": str(point.arm), "concurrency": point.load.concurrency, "domain": point.traffic.domain}
         rows.append({**names, "cores": run.hardware.logical_cores, **used})
     return pd.DataFrame(rows)
 
@@ -39,10 +38,10 @@ def decode_steps(runs: Iterable[RunRecord]) -> pd.DataFrame:
     arm, execution, concurrency, step_s, memory_s, compute_s, least_s, overhead_s, bound (None where a peak is
     unknown).
     """
-    base = [run for run in closed(select.current(runs)) if run.point.speculation is None]
+    base = RunSet.of(runs).closed.baselines
     pooled, rows = summaries.pooled_requests(base), []
     for (arm, batch), group in pooled.groupby(["arm", "concurrency"], sort=False):
-        own = [r for r in base if r.point.arm == arm]
+        own = [r for r in base if str(r.point.arm) == arm]
         context = round((group["input_tokens"] + group["output_tokens"] / 2).median())
         step_s = float(group["tpot_s"].median())
         rows.append(

@@ -8,9 +8,10 @@ import pandas as pd
 
 from specbook import records
 from specbook.errors import RecordError
-from specbook.records import select, streaming
+from specbook.records import streaming
 from specbook.records.identity import setup
 from specbook.records.run import RunRecord
+from specbook.records.run_set import RunSet, once, once_a_run
 from specbook.stats import steady, stream_chunks
 from specbook.stats.loops import repeats
 
@@ -24,8 +25,6 @@ Speed = Literal["output_tokens_per_s", "decode_tokens_per_s", "decode_tokens_per
 CONCURRENCY = (*CELL, "arm", "restart", "asked", "mean", "share", "steady")
 HOSTS = ("host", "restarts", "first", "last", "slowest_flops_per_s", "fastest_flops_per_s", "runs")
 LOOPS = ("load", "domain", "requests", "prompts", "capped", "loops", "loop_tokens")
-_kept: dict[tuple[str, str], pd.DataFrame] = {}
-"""Cache of `_answered`, by run and the digest of its rows: a chapter asks for the same ones a dozen times."""
 
 
 def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
@@ -51,7 +50,7 @@ def _columns(record: RunRecord) -> dict[str, Any]:
         "hardware": record.hardware.id, "kind": record.kind, "target": point.target.name,
         "dtype": point.target.dtype, "load": point.load.label, "domain": point.traffic.domain,
         "setup": setup(record),
-        "concurrency": point.load.concurrency, "arm": point.arm, "method": method(record),
+        "concurrency": point.load.concurrency, "arm": str(point.arm), "method": method(record),
         "label": label(record),
         "num_speculative_tokens": getattr(point.speculation, "num_speculative_tokens", 0),
         "execution": point.target.execution, "restart": point.restart, "round": record.round.id,
@@ -59,25 +58,19 @@ def _columns(record: RunRecord) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _answered(record: RunRecord) -> pd.DataFrame:
-    """Requests that succeeded, with what `pooled_requests` adds to them.
-
-    Not to be changed: it is kept.
-    """
-    assert record.measurement is not None  # `current` keeps good records only
-    name = record.run_id, record.measurement.requests_sha256
-    if name not in _kept:
-        rows = records.requests(record)
-        rows = rows.assign(
-            late=streaming.first_chunks(rows), inside=_inside(record, rows),
-            loops=[repeats(text or "") for text in rows["text"]],
-            capped=rows["output_tokens"] >= record.point.traffic.max_tokens,
-        )  # fmt: skip
-        rows = rows[rows["error"].isna() | (rows["error"] == "")]
-        later = (rows["output_tokens"] - 1).where(rows["output_tokens"] > 1)
-        step = stream_chunks.step_s(rows["itl_s"])  # the same in each row
-        _kept[name] = rows.assign(tpot_s=(rows["e2e_s"] - rows["ttft_s"]) / later, step_s=step)
-    return _kept[name]
+@once_a_run
+def answered(record: RunRecord) -> pd.DataFrame:
+    """Requests that succeeded, with what `pooled_requests` adds to them."""
+    rows = records.requests(record)
+    rows = rows.assign(
+        late=streaming.first_chunks(rows), inside=_inside(record, rows),
+        loops=[repeats(text or "") for text in rows["text"]],
+        capped=rows["output_tokens"] >= record.point.traffic.max_tokens,
+    )  # fmt: skip
+    rows = rows[rows["error"].isna() | (rows["error"] == "")]
+    later = (rows["output_tokens"] - 1).where(rows["output_tokens"] > 1)
+    step = stream_chunks.step_s(rows["itl_s"])  # the same in each row
+    return rows.assign(tpot_s=(rows["e2e_s"] - rows["ttft_s"]) / later, step_s=step)
 
 
 def _inside(record: RunRecord, rows: pd.DataFrame) -> Any:
@@ -91,7 +84,8 @@ def _steady_span(record: RunRecord, rows: pd.DataFrame) -> steady.Span | None:
     return steady.span(rows, record.point.load.concurrency or 1) if known else None
 
 
-def pooled_requests(runs: Iterable[RunRecord]) -> pd.DataFrame:
+@once
+def pooled_requests(runs: RunSet) -> pd.DataFrame:
     """One row per successful request: CELL, arm, restart, run_id, REQUEST_COLUMNS, and
 
     - `tpot_s` = (E2E - TTFT) / (tokens - 1), s per token, NaN below two tokens;
@@ -101,11 +95,10 @@ def pooled_requests(runs: Iterable[RunRecord]) -> pd.DataFrame:
       from before such windows, and of Poisson arrivals;
     - `capped`: whether the output cap ended it; `loops`: whether it repeats itself (`stats.loops`).
     """
-    good = select.current(runs)
-    if not good:
+    if not runs:
         raise RecordError("there is no good record to summarise: measure the points first")
-    parts, heads = [_answered(record) for record in good], pd.DataFrame([_columns(one) for one in good])
-    of = np.repeat(np.arange(len(good)), [len(rows) for rows in parts])
+    parts, heads = [answered(record) for record in runs], pd.DataFrame([_columns(one) for one in runs])
+    of = np.repeat(np.arange(len(runs)), [len(rows) for rows in parts])
     rows = pd.concat(parts, ignore_index=True)
     return pd.concat([rows, heads.iloc[of].reset_index(drop=True)], axis="columns")
 
@@ -117,7 +110,8 @@ def samples(requests: pd.DataFrame, metric: str) -> np.ndarray:
     return requests[metric].dropna().to_numpy(dtype=float)
 
 
-def throughput(runs: Iterable[RunRecord]) -> pd.DataFrame:
+@once
+def throughput(runs: RunSet) -> pd.DataFrame:
     """One row per record: CELL, arm, restart, run_id, three speeds in tokens/s, `step_s`, and whose they are.
 
     `output_tokens_per_s` is over all sequences. `decode_tokens_per_s` is one sequence's, TTFT left out:
@@ -131,17 +125,17 @@ def throughput(runs: Iterable[RunRecord]) -> pd.DataFrame:
     `steady` is whether every slot was taken in that time: always at batch 1, never for Poisson arrivals, else
     where the record has a steady window. `mean_concurrency` is the requests in flight in that time.
     """
-    return pd.DataFrame([_speeds(record) for record in select.current(runs)])
+    return pd.DataFrame([_speeds(record) for record in runs])
 
 
 def step_s(record: RunRecord) -> float:
     """Median seconds of a step, of a record's own streams; NaN where no answer has two chunks."""
-    return float(_answered(record)["step_s"].max())
+    return float(answered(record)["step_s"].max())
 
 
 def _speeds(record: RunRecord) -> dict[str, Any]:
     assert record.measurement is not None
-    found, rows = record.measurement, _answered(record)
+    found, rows = record.measurement, answered(record)
     of_window = found.throughput.output_tokens_per_s
     full = found.steady_output_tokens_per_s
     on_time, within = rows[~rows["late"]], _steady_span(record, rows)
@@ -174,7 +168,8 @@ def _in_flight(record: RunRecord) -> dict[str, Any]:
     return {"steady": full, "mean_concurrency": mean}
 
 
-def concurrency(runs: Iterable[RunRecord]) -> pd.DataFrame:
+@once
+def concurrency(runs: RunSet) -> pd.DataFrame:
     """Requests in flight in each closed loop: CELL, arm, restart, `asked`, `mean`, `share` and `steady`.
 
     `mean` is over the steady window, or over the whole window for records from before such windows.
@@ -183,13 +178,14 @@ def concurrency(runs: Iterable[RunRecord]) -> pd.DataFrame:
         {**{name: head[name] for name in (*CELL, "arm", "restart")}, "asked": run.point.load.concurrency,
          "mean": found["mean_concurrency"], "share": found["mean_concurrency"] / run.point.load.concurrency,
          "steady": found["steady"]}
-        for run in select.current(runs) if run.point.load.concurrency
+        for run in runs if run.point.load.concurrency
         for head, found in [(_columns(run), _in_flight(run))]
     ]  # fmt: skip
     return frame(rows, CONCURRENCY)
 
 
-def loops(runs: Iterable[RunRecord]) -> pd.DataFrame:
+@once
+def loops(runs: RunSet) -> pd.DataFrame:
     """Answers that the output cap ended, and answers that repeat themselves, by load and domain.
 
     Columns: load, domain, `requests`, `prompts` (distinct), and shares from 0 to 1: `capped` and `loops` of

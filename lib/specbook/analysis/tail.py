@@ -7,8 +7,8 @@ import pandas as pd
 from specbook.analysis import latency, summaries
 from specbook.analysis.speedup import best_baseline, best_over_domains
 from specbook.analysis.summaries import CELL
-from specbook.records import select
 from specbook.records.run import RunRecord
+from specbook.records.run_set import RunSet
 from specbook.stats import percentiles
 
 POOLED = "all domains"
@@ -25,12 +25,12 @@ METRICS = ("ttft_s", "tpot_s", "e2e_s")
 
 def tails(runs: Iterable[RunRecord]) -> pd.DataFrame:
     """`changes` of `best_over_domains`' arms: each domain, and POOLED where there are several."""
-    good = select.current(runs)
-    best = best_over_domains(good)
-    each = changes(good, best)
+    runs = RunSet.of(runs)
+    best = best_over_domains(runs)
+    each = changes(runs, best)
     if each["domain"].nunique() < 2:
         return each
-    return pd.concat([each, changes(good, best, pooled=True).assign(domain=POOLED)], ignore_index=True)
+    return pd.concat([each, changes(runs, best, pooled=True).assign(domain=POOLED)], ignore_index=True)
 
 
 def changes(
@@ -45,14 +45,14 @@ def changes(
     of `latency.row` for the change: value, low, high, n, enough, late, estimate; and records (their ids, the
     arm's first). No rows where no round has both.
     """
-    good = select.current(runs)
+    runs = RunSet.of(runs)
     if chosen is not None:
         if chosen.empty:
             return summaries.frame([], COLUMNS)
         arms = set(chosen[["load", "arm"]].itertuples(index=False, name=None))
-        points = ((run, run.point) for run in good)
-        good = [run for run, p in points if p.speculation is None or (p.load.label, p.arm) in arms]
-    return _table(latency.answered(good), summaries.throughput(good), ACROSS if pooled else CELL)
+        points = ((run, run.point) for run in runs)
+        runs = RunSet(r for r, p in points if p.speculation is None or (p.load.label, str(p.arm)) in arms)
+    return _table(latency.answered(runs), summaries.throughput(runs), ACROSS if pooled else CELL)
 
 
 def _table(answered: pd.DataFrame, speeds: pd.DataFrame, by: list[str]) -> pd.DataFrame:

@@ -11,12 +11,12 @@ import pandas as pd
 from scipy.stats import theilslopes
 
 from specbook import records
-from specbook.analysis import arrivals, latency, paired, speedup, summaries
+from specbook.analysis import latency, paired, speedup, summaries
 from specbook.analysis.paired import Answered, Paired
 from specbook.config import prompt_files
 from specbook.config.pricing import CostPlan, Objective
-from specbook.records import select
-from specbook.records.run import Measurement, RunRecord
+from specbook.records.run import RunRecord
+from specbook.records.run_set import RunSet
 from specbook.stats import cost, percentiles
 from specbook.stats.estimate import Estimate
 
@@ -33,7 +33,7 @@ def rates(runs: Iterable[RunRecord]) -> pd.DataFrame:
     `Paired`), records (their ids), kind (BASELINE or SPECULATING), input_tokens_per_s, ttft_p99_s,
     tpot_p99_s, n (distinct prompts), enough (prompts for a p99, and no late first chunks that decide it).
     """
-    closed = arrivals.closed(select.current(runs))
+    closed = RunSet.of(runs).closed
     pooled, rows = latency.answered(closed), []
     answered = paired.answered(closed, "output_tokens_per_s")
     names = ("concurrency", "method", "label", "num_speculative_tokens")
@@ -47,29 +47,17 @@ def rates(runs: Iterable[RunRecord]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def windows(runs: list[RunRecord]) -> pd.DataFrame:
-    """Tokens of each measured window and the seconds they take with every slot taken.
-
-    Records from before steady windows have the seconds of the whole window, its drain included.
+def windows(runs: Iterable[RunRecord]) -> pd.DataFrame:
+    """`summaries.throughput`, with `input_tokens` and `output_tokens` of each window and the `seconds` they
+    take at its speed: with every slot taken, where the record has such a window.
     """
-    return pd.DataFrame(
-        [
-            {"run_id": run.run_id, "load": run.point.load.label, "concurrency": run.point.load.concurrency,
-             "arm": run.point.arm, "method": summaries.method(run),
-             "label": summaries.label(run), "domain": run.point.traffic.domain,
-             "restart": run.point.restart, "round": run.round.id,
-             "num_speculative_tokens": getattr(run.point.speculation, "num_speculative_tokens", 0),
-             "input_tokens": run.measurement.server.prompt_tokens,
-             "output_tokens": run.measurement.throughput.output_tokens,
-             "seconds": _seconds(run.measurement)}
-            for run in runs if run.measurement is not None
-        ]
-    )  # fmt: skip
-
-
-def _seconds(found: Measurement) -> float:
-    full = found.steady_output_tokens_per_s
-    return found.throughput.output_tokens / full if full else found.throughput.duration_s
+    runs = RunSet.of(runs)
+    got = [run.measurement for run in runs if run.measurement is not None]
+    table = summaries.throughput(runs).assign(
+        input_tokens=[one.server.prompt_tokens for one in got],
+        output_tokens=[one.throughput.output_tokens for one in got],
+    )
+    return table.assign(seconds=table["output_tokens"] / table["output_tokens_per_s"])
 
 
 def _rate(cell: pd.DataFrame, answered: Answered) -> dict[str, Any]:
@@ -186,11 +174,11 @@ def splits(table: pd.DataFrame, runs: Iterable[RunRecord], plan: CostPlan) -> pd
 
 
 def _reading_s_per_token(runs: Iterable[RunRecord]) -> float | None:
-    base = [run for run in arrivals.closed(select.current(runs)) if run.point.speculation is None]
+    base = RunSet.of(runs).closed.baselines
     if not base:
         return None
     first = min(base, key=lambda run: (run.point.load.concurrency, run.point.target.execution)).point
-    alike = [run for run in base if (run.point.load.label, run.point.arm) == (first.load.label, first.arm)]
+    alike = [run for run in base if run.title == f"{first.arm}, {first.load.label}"]
     asked = summaries.pooled_requests(alike)
     if asked["input_tokens"].nunique() < 2:
         return None
@@ -203,7 +191,7 @@ def savings(runs: Iterable[RunRecord]) -> pd.DataFrame:
 
     Columns: those of `speedup.best_k`, with `saving` (`Estimate`), saved, saved_low, saved_high.
     """
-    table = speedup.best_k(arrivals.closed(runs), by=("load", "domain"))
+    table = speedup.best_k(RunSet.of(runs).closed, by=("load", "domain"))
     found = [cost.saving(estimate) for estimate in table["estimate"]]
     ends = {"saved": "value", "saved_low": "low", "saved_high": "high"}
     columns = {name: [getattr(one, end) for one in found] for name, end in ends.items()}
@@ -220,7 +208,7 @@ def characters(runs: Iterable[RunRecord]) -> dict[str, float]:
     sides = [f"{side}_{unit}" for unit in ("characters", "tokens") for side in ("input", "output")]
     total = dict.fromkeys((*sides, "guessed_characters"), 0.0)
     lengths: dict[Any, dict[str, int]] = {}
-    for run in arrivals.closed(select.current(runs)):
+    for run in RunSet.of(runs).closed:
         file = run.point.traffic.file()
         if file not in lengths:
             lengths[file] = {

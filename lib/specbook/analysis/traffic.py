@@ -8,8 +8,8 @@ import pandas as pd
 from specbook.analysis import acceptance, speedup, summaries, tail
 from specbook.analysis.paired import Paired
 from specbook.config.schema import Domain
-from specbook.records import select
 from specbook.records.run import RunRecord
+from specbook.records.run_set import RunSet
 from specbook.stats.estimate import Estimate
 
 STRUCTURED, OPEN = "structured", "open-ended"
@@ -81,8 +81,8 @@ def first_token(runs: Iterable[RunRecord]) -> pd.DataFrame:
 
     Columns: FIRST. `estimate` is the change in seconds, `verdict` what can be said of it at SAME.
     """
-    good = select.current(runs)
-    table = tail.changes(good, speedup.best_k(good), pooled=True)
+    runs = RunSet.of(runs)
+    table = tail.changes(runs, speedup.best_k(runs), pooled=True)
     rows = [
         {"load": row.load, "method": row.method, "arm": row.arm, "metric": row.metric,
          "baseline_s": row.baseline_s, "arm_s": row.arm_s, "estimate": row.estimate,

@@ -3,39 +3,34 @@
 import math
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 
 from filelock import FileLock, Timeout
 from tqdm.auto import tqdm
 
 from specbook import console, paths, records
-from specbook.bench import (
-    experiments,
-    loadgen,
-    machine_rule,
-    measure_point,
-    provenance,
-    resources,
-)
+from specbook.bench import experiments, loadgen, measure_point, provenance, resources
 from specbook.bench import lossless_check as lossless_check
 from specbook.bench.hardware import detect, refuse_another, with_peaks
-from specbook.config import AnyPlan, Source, load, order
+from specbook.config import AnyPlan, Source, order
 from specbook.config.schema import Point
 from specbook.engine.fleet import Fleet, at_once
 from specbook.errors import ConfigError, EngineError, SpecbookError
-from specbook.records import select
+from specbook.records import machine_rule
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.identity import identity
-from specbook.records.origin import Hardware, Provenance
+from specbook.records.origin import Hardware
 from specbook.records.run import Round, RunRecord
+from specbook.records.run_set import RunSet
 
 SERVER_START_WORK = 12.0
 """Starting a server, in the unit of `_work`: about as long as twelve requests one after the other."""
 
 
-def run_or_replay(plan: AnyPlan, source: Source) -> list[RunRecord]:
-    """The records of a plan: `hardware` measures what is missing first, `records` only reads.
+def run_or_replay(plan: AnyPlan, source: Source) -> RunSet:
+    """The runs of a plan: `hardware` measures what is missing first, and gives this machine's; `records` only
+    reads, and gives those that `records.replay` chooses.
 
     Raises:
         ConfigError: if nothing was ever measured for this plan.
@@ -43,54 +38,12 @@ def run_or_replay(plan: AnyPlan, source: Source) -> list[RunRecord]:
     """
     if source == "hardware":
         measure([plan])
-    return replay(plan)
+    return records.replay(plan, here(source))
 
 
-def replay(plan: AnyPlan, hardware: Hardware | None = None) -> list[RunRecord]:
-    """The records that count (`select.current`) of the plan's points, in its order, all from one machine.
-
-    This machine's are taken if it is one that the plan is for and has begun to measure it; else those of such
-    a machine with the most points, be it this one by another chapter's; else of any machine with the most: a
-    page says whose they are. Of several hosts of that machine the newest that measured them all is taken;
-    where none did, all are. Targets bear the plan's name. None for a chapter that sweeps no server; its
-    experiments' are `experiments.replay`.
-    """
-    points = {point.key: point for point in plan.points()}
-    if not points:
-        return []
-    good = [r for r in records.load() if r.key in points and r.status == "ok"]
-    if not good:
-        raise ConfigError(
-            f"no record for the {plan.group} plan of {plan.chapter} on {plan.hardware!r}: measure it with "
-            f"`specbook run {plan.chapter} --hardware {plan.hardware} --group {plan.group}`"
-        )
-    wanted, here = machine_rule.load(plan.hardware), (hardware or detect()).id
-    fitting = [r for r in good if wanted.fits(r.hardware)] or good
-    begun = any(r.hardware.id == here and r.point.chapter == plan.chapter for r in fitting)
-
-    def held(machine_id: str) -> tuple[int, bool, str]:
-        return len({r.key for r in fitting if r.hardware.id == machine_id}), machine_id == here, machine_id
-
-    chosen = here if begun else max({r.hardware.id for r in fitting}, key=held)
-    place = {key: index for index, key in enumerate(points)}
-    own = [r for r in fitting if r.hardware.id == chosen]
-    current = next(iter(select.by_host(own)), None) or select.current(own)
-    named = [record.named(points[record.key].target.name) for record in current]
-    return sorted(named, key=lambda record: place[record.key])
-
-
-def recorded(plan: AnyPlan) -> list[RunRecord]:
-    """`replay` of a plan that a page can do without: none where it was never measured."""
-    with suppress(ConfigError):
-        return replay(plan)
-    return []
-
-
-def kept(chapter: str, hardware: str) -> list[RunRecord]:
-    """What is `recorded` of a full plan; none where there is no such plan for this hardware."""
-    with suppress(ConfigError):
-        return recorded(load(chapter, hardware, "full"))
-    return []
+def here(source: Source) -> str | None:
+    """Id of this machine where a page is measured; None where it is replayed, and any machine will do."""
+    return detect().id if source == "hardware" else None
 
 
 def missing(
@@ -124,14 +77,12 @@ def missing(
 
 def _names(points: Mapping[str, Point]) -> dict[str, str]:
     """The identity that each point would have if it were measured now."""
-    arms: dict[str, Provenance] = {}
-    found = {}
-    for key, point in points.items():
-        arm = f"{point.target!r} {point.speculation!r}"
-        arms[arm] = arms.get(arm) or provenance.today(point.target, point.speculation)
-        prompts = {"prompts_sha256": provenance.prompts_sha256(point.traffic)}
-        found[key] = identity(point, arms[arm].model_copy(update=prompts))
-    return found
+    origins = {arm: provenance.today(*arm) for arm in dict.fromkeys(point.arm for point in points.values())}
+    prompts = {key: provenance.prompts_sha256(point.traffic) for key, point in points.items()}
+    return {
+        key: identity(point, origins[point.arm].model_copy(update={"prompts_sha256": prompts[key]}))
+        for key, point in points.items()
+    }
 
 
 def measure(
@@ -235,7 +186,7 @@ def _measured(stage: order.Stage, own: Iterator[Round], hardware: Hardware) -> I
         for point in stage.points:
             where = {"hardware": hardware, "together": next(own)}
             try:
-                with fleet.running(point.target, point.speculation) as server:
+                with fleet.running(point.arm) as server:
                     record = measure_point.measure(server, point, **where)
             except EngineError as error:
                 record = measure_point.failed(point, paths.portable(str(error)), **where)

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from specbook.bench import resources
 from specbook.bench.experiments.registry import Work
-from specbook.bench.machine_rule import Machine
 from specbook.config.order import Together
 from specbook.config.schema import Point, resolve_model
+from specbook.records.machine_rule import Machine
 from specbook.records.run import RunRecord
 
 ANY = Machine()

@@ -14,7 +14,7 @@ from specbook.bench import loadgen, provenance, stall, utilisation
 from specbook.bench import prompt_order as traffic
 from specbook.bench import reconcile as books
 from specbook.bench.reconcile import Window
-from specbook.config.schema import Point, Speculation, Target
+from specbook.config.schema import Point
 from specbook.engine import counters
 from specbook.engine.server import Server
 from specbook.errors import ConfigError, EngineError, HangError
@@ -147,18 +147,16 @@ def _write(window: Window, rows: pd.DataFrame, hardware: Hardware, point: Point,
 
 
 def _same_configuration(server: Server, point: Point) -> None:
-    have: tuple[Target, Speculation | None] = (server.target, server.speculation)
-    if have != (point.target, point.speculation):
+    if (server.target, server.speculation) != point.arm:
         raise ConfigError(
             f"the server runs another configuration than point {point.key} ({point.arm}): start its own"
         )
 
 
 def _provenance(point: Point, server: Server | None, bench: list[str]) -> Provenance:
-    arm = point.target, point.speculation
-    line = server.command if server else engine.of(point.target).command(*arm, port=0)
+    line = server.command if server else engine.of(point.target).command(*point.arm, port=0)
     ran = {"server_command": line, "bench_command": bench}
-    found = provenance.today(*arm, point.traffic)
+    found = provenance.today(*point.arm, point.traffic)
     return found.model_copy(update={name: tuple(map(paths.portable, args)) for name, args in ran.items()})
 
 

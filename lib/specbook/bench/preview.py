@@ -6,13 +6,14 @@ from datetime import datetime
 from typing import NamedTuple
 
 from specbook import engine, records
-from specbook.bench import campaign, duration, experiments, machine_rule, resources
+from specbook.bench import campaign, duration, experiments, resources
 from specbook.bench import lossless_check as lossless_check
 from specbook.bench.hardware import detect
-from specbook.bench.machine_rule import Machine
 from specbook.config import AnyPlan, order
 from specbook.config.chapter import Experiment
 from specbook.engine.fleet import at_once
+from specbook.records import machine_rule
+from specbook.records.machine_rule import Machine
 from specbook.records.run import RunRecord
 
 

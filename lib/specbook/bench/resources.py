@@ -1,16 +1,15 @@
 """What a plan asks of accelerators, whether they are here or not: memory by server, seconds and dollars."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from specbook.bench import machine_rule
 from specbook.bench.hardware import PEAKS
-from specbook.bench.machine_rule import Machine
 from specbook.config import AnyPlan, models, prices
-from specbook.config.order import Configuration
-from specbook.config.schema import REQUESTS_A_SLOT, Point, Speculation, Target, resolve_model
+from specbook.config.schema import REQUESTS_A_SLOT, Arm, Point, Speculation, Target, resolve_model
 from specbook.errors import ConfigError
+from specbook.records import machine_rule
+from specbook.records.machine_rule import Machine
 from specbook.records.origin import Hardware
 from specbook.stats import memory, roofline, shape, sized
 from specbook.stats.memory import Memory
@@ -38,9 +37,8 @@ def lines(plans: Sequence[AnyPlan]) -> list[str]:
     return found
 
 
-def _servers(points: Iterable[Point]) -> Iterator[Configuration]:
-    seen = {repr((p.target, p.speculation)): (p.target, p.speculation) for p in points}
-    yield from seen.values()
+def _servers(points: Iterable[Point]) -> Iterable[Arm]:
+    return dict.fromkeys(point.arm for point in points)
 
 
 def server(what: Machine, target: Target, speculation: Speculation | None) -> str:

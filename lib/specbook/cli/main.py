@@ -211,12 +211,11 @@ def pack(
 @app.command()
 def readme(hardware: Hardware = "cpu", chapter: str = "03_p_eagle") -> None:
     """Write the README's headline figure and sentence from the full plan's records."""
-    from specbook import config, paths
-    from specbook.bench import campaign
+    from specbook import config, paths, records
     from specbook.report import headline
 
     with _one_clear_message():
-        runs = campaign.replay(config.load(chapter, hardware, "full"))
+        runs = records.replay(config.load(chapter, hardware, "full"))
         headline.write_readme(runs, paths.root() / "README.md", paths.root() / "book" / "headline.png")
 
 

@@ -10,18 +10,17 @@ from itertools import groupby
 from random import Random
 from typing import NamedTuple
 
-from specbook.config.schema import Point, Speculation, Target
+from specbook.config.schema import Arm, Point
 
 SEED = 0
-Configuration = tuple[Target, Speculation | None]
-Capacity = Callable[[Sequence[Configuration]], int]
+Capacity = Callable[[Sequence[Arm]], int]
 """How many of these servers the machine holds at once."""
 
 
 class Stage(NamedTuple):
     """Servers that are up together, and what they measure, in this order."""
 
-    servers: tuple[Configuration, ...]
+    servers: tuple[Arm, ...]
     points: tuple[Point, ...]
 
 
@@ -41,8 +40,8 @@ def rounds(points: Sequence[Point], capacity: Capacity, seed: int = SEED) -> Ite
         found, rng = list(group), Random(f"{seed}-{restart}")
         arms = _arms(found)
         rng.shuffle(arms)
-        base = [arm for arm in arms if arm[1] is None]
-        drafting = [arm for arm in arms if arm[1] is not None]
+        base = [arm for arm in arms if arm.speculation is None]
+        drafting = [arm for arm in arms if arm.speculation is not None]
         room, own = capacity(arms), _by_target(arms)
         if room >= len(arms):
             yield (_stage(found, arms, rng),)
@@ -73,33 +72,33 @@ def positions(together: Together) -> list[int]:
     return found
 
 
-def _arms(points: Sequence[Point]) -> list[Configuration]:
-    return list({repr((p.target, p.speculation)): (p.target, p.speculation) for p in points}.values())
+def _arms(points: Sequence[Point]) -> list[Arm]:
+    return list(dict.fromkeys(point.arm for point in points))
 
 
-def _by_target(arms: Sequence[Configuration]) -> list[list[Configuration]]:
+def _by_target(arms: Sequence[Arm]) -> list[list[Arm]]:
     """Each target's, compiled or eager: these are compared with one another."""
-    names = dict.fromkeys(target.name for target, _ in arms)
-    return [[arm for arm in arms if arm[0].name == name] for name in names]
+    names = dict.fromkeys(arm.target.name for arm in arms)
+    return [[arm for arm in arms if arm.target.name == name] for name in names]
 
 
-def _dealt(arms: Sequence[Configuration], most: int) -> Iterator[Sequence[Configuration]]:
+def _dealt(arms: Sequence[Arm], most: int) -> Iterator[Sequence[Arm]]:
     """As few hands as `most` allows, of nearly equal size."""
     hands = -(-len(arms) // most)
     return (arms[i::hands] for i in range(hands))
 
 
-def _beside(hand: Sequence[Configuration], points: Sequence[Point], first: bool) -> list[Point]:
+def _beside(hand: Sequence[Arm], points: Sequence[Point], first: bool) -> list[Point]:
     """The hand's points and their baselines'; what baselines measure alone goes with the first hand."""
     drafting = [p for p in points if p.speculation is not None]
-    mine = [p for p in drafting if (p.target, p.speculation) in hand]
+    mine = [p for p in drafting if p.arm in hand]
     cells, all_cells = {p.cell_key for p in mine}, {p.cell_key for p in drafting}
     alone = [p for p in points if p.speculation is None and first and p.cell_key not in all_cells]
     return [*mine, *alone, *(p for p in points if p.speculation is None and p.cell_key in cells)]
 
 
-def _stage(points: Sequence[Point], arms: Sequence[Configuration], rng: Random) -> Stage:
-    chosen = [point for point in points if (point.target, point.speculation) in arms]
+def _stage(points: Sequence[Point], arms: Sequence[Arm], rng: Random) -> Stage:
+    chosen = [point for point in points if point.arm in arms]
     found = turns(chosen)
     rng.shuffle(found)
     for turn in found:

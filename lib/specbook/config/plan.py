@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field
 
 from specbook.config.schema import (
+    Arm,
     Draft,
     ExecutionMode,
     Frozen,
@@ -100,12 +101,12 @@ class Plan(Frozen):
             {**chosen, "synthetic_acceptance_rates": rates[:k]} for rates in self.synthetic_acceptance_rates
         ] or [chosen]
 
-    def arms(self) -> list[tuple[Target, Speculation | None]]:
+    def arms(self) -> list[Arm]:
         """Baselines first, then every draft at every K, in the target's own execution mode."""
-        base = [(self.target.model_copy(update={"execution": mode}), None) for mode in self.baselines]
-        return base + [(self.target, speculation) for speculation in self.speculations()]
+        base = [Arm(self.target.model_copy(update={"execution": mode}), None) for mode in self.baselines]
+        return base + [Arm(self.target, speculation) for speculation in self.speculations()]
 
-    def loads(self, target: Target, speculation: Speculation | None) -> list[Load]:
+    def loads(self, arm: Arm) -> list[Load]:
         """Closed loops for every arm; Poisson arrivals too for the first one."""
         closed = [
             Load(concurrency=c, num_requests=self.num_requests[c], num_warmups=max(4, c))
@@ -115,18 +116,18 @@ class Plan(Frozen):
             Load(request_rate_per_s=rate, num_requests=round(rate * self.poisson_window_s), num_warmups=8)
             for rate in self.request_rate_per_s
         ]
-        return closed + open_ if (target, speculation) == self.arms()[0] else closed
+        return closed + open_ if arm == self.arms()[0] else closed
 
     def points(self) -> list[Point]:
         """All points, as they are read, restart by restart; `config.order` decides what is measured when."""
         return [point for restart in range(self.restarts) for point in self._one_restart(restart)]
 
     def _one_restart(self, restart: int) -> Iterator[Point]:
-        for target, speculation in self.arms():
-            for load in self.loads(target, speculation):
+        for arm in self.arms():
+            for load in self.loads(arm):
                 for traffic in self.traffic():
                     yield Point(
-                        chapter=self.chapter, target=target, speculation=speculation, traffic=traffic,
+                        chapter=self.chapter, target=arm.target, speculation=arm.speculation, traffic=traffic,
                         load=load, restart=restart,
                     )  # fmt: skip
 

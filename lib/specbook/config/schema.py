@@ -5,7 +5,7 @@ import json
 import os.path
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -211,6 +211,18 @@ class Load(Frozen):
         return f"Poisson {self.request_rate_per_s:g}/s"
 
 
+class Arm(NamedTuple):
+    """What is compared: a target, and how tokens are drafted for it. Two of equal settings are one key."""
+
+    target: Target
+    speculation: Speculation | None
+    """None for a baseline."""
+
+    def __str__(self) -> str:
+        """Its name on pages: `baseline (eager)`, `EAGLE-3 K=5 (compiled)`."""
+        return f"{self.speculation.label if self.speculation else 'baseline'} ({self.target.execution})"
+
+
 class Point(Frozen):
     """One thing to measure: the same point is never measured twice on the same machine and weights."""
 
@@ -223,9 +235,9 @@ class Point(Frozen):
     """Which start of the server, from 0: repeats that share nothing but the configuration."""
 
     @property
-    def arm(self) -> str:
-        """What is compared: `baseline (eager)`, `EAGLE-3 K=5 (compiled)`."""
-        return f"{self.speculation.label if self.speculation else 'baseline'} ({self.target.execution})"
+    def arm(self) -> Arm:
+        """The target and its draft."""
+        return Arm(self.target, self.speculation)
 
     @property
     def key(self) -> str:

@@ -13,13 +13,12 @@ from typing import Self
 
 import psutil
 
-from specbook.config.schema import Speculation, Target, resolve_model
+from specbook.config.schema import Arm, resolve_model
 from specbook.engine import registry
 from specbook.engine.preflight import models
 from specbook.engine.server import Server
 from specbook.errors import EngineError
 
-Configuration = tuple[Target, Speculation | None]
 MAX_DEATHS = 2
 """An engine that dies twice is not started a third time."""
 STARTS_AT_ONCE = 2
@@ -28,11 +27,11 @@ BYTES_BESIDE_WEIGHTS = 3 * 2**30
 """An engine on a CPU: its processes, compiled kernels and a KV cache of 1 GiB."""
 
 
-def at_once(configurations: Sequence[Configuration]) -> int:
+def at_once(arms: Sequence[Arm]) -> int:
     """How many of these servers this machine holds together; one where an engine takes all the memory."""
-    if any(registry.of(target).build().device != "cpu" for target, _ in configurations):
+    if any(registry.of(target).build().device != "cpu" for target, _ in arms):
         return 1
-    largest = max(sum(map(_weights_bytes, models(*which))) for which in configurations)
+    largest = max(sum(map(_weights_bytes, models(*arm))) for arm in arms)
     return max(1, int(psutil.virtual_memory().available / (BYTES_BESIDE_WEIGHTS + largest)))
 
 
@@ -48,21 +47,21 @@ class Fleet:
     A server that does not start, or dies, is started once more when it is next needed.
     """
 
-    def __init__(self, configurations: Sequence[Configuration]) -> None:
-        self._wanted = [*configurations]
-        self._begun: dict[str, Server] = {}
-        self._up: dict[str, Server] = {}
-        self._deaths: Counter[str] = Counter()
-        self._last_words: dict[str, EngineError] = {}
+    def __init__(self, arms: Sequence[Arm]) -> None:
+        self._wanted = [*arms]
+        self._begun: dict[Arm, Server] = {}
+        self._up: dict[Arm, Server] = {}
+        self._deaths: Counter[Arm] = Counter()
+        self._last_words: dict[Arm, EngineError] = {}
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         with self._stack:  # an interrupt while they start ends those that are up
-            for place, which in enumerate(self._wanted):
+            for place, arm in enumerate(self._wanted):
                 for one in self._wanted[place : place + STARTS_AT_ONCE]:
                     with suppress(EngineError):
-                        self._begin(*one)
-                with suppress(EngineError), self.running(*which):
+                        self._begin(one)
+                with suppress(EngineError), self.running(arm):
                     pass
             self._stack = self._stack.pop_all()
         return self
@@ -73,49 +72,43 @@ class Fleet:
         self._stack.close()
 
     @contextmanager
-    def running(self, target: Target, speculation: Speculation | None) -> Iterator[Server]:
+    def running(self, arm: Arm) -> Iterator[Server]:
         """One server runs, ready to answer, until the block is left.
 
         Raises:
             EngineError: if it does not start, or died too often.
         """
-        server = self._alive(target, speculation)
+        server = self._alive(arm)
         try:
             server.resume()  # one that then does not answer would else spin on beside the other arms
             yield server
         finally:
             server.pause()
 
-    def _alive(self, target: Target, speculation: Speculation | None) -> Server:
-        name = _name(target, speculation)
-        if name in self._up:
-            if self._up[name].is_alive():
-                return self._up[name]
-            del self._up[name]
-            self._died(name, EngineError("the engine kept dying on points before this one"))
-        if self._deaths[name] >= MAX_DEATHS:
-            raise self._last_words[name]
+    def _alive(self, arm: Arm) -> Server:
+        if arm in self._up:
+            if self._up[arm].is_alive():
+                return self._up[arm]
+            del self._up[arm]
+            self._died(arm, EngineError("the engine kept dying on points before this one"))
+        if self._deaths[arm] >= MAX_DEATHS:
+            raise self._last_words[arm]
         try:
-            server = self._begin(target, speculation)
-            del self._begun[name]
-            self._up[name] = self._stack.enter_context(server)
+            server = self._begin(arm)
+            del self._begun[arm]
+            self._up[arm] = self._stack.enter_context(server)
         except EngineError as error:
-            self._died(name, error)
+            self._died(arm, error)
             raise
-        return self._up[name]
+        return self._up[arm]
 
-    def _begin(self, target: Target, speculation: Speculation | None) -> Server:
+    def _begin(self, arm: Arm) -> Server:
         """A server that starts, unless it does already; none is left behind should it not be waited for."""
-        name = _name(target, speculation)
-        if name not in self._begun:
-            self._begun[name] = Server(target, speculation).begin()
-            self._stack.callback(self._begun[name].stop)
-        return self._begun[name]
+        if arm not in self._begun:
+            self._begun[arm] = Server(*arm).begin()
+            self._stack.callback(self._begun[arm].stop)
+        return self._begun[arm]
 
-    def _died(self, name: str, error: EngineError) -> None:
-        self._deaths[name] += 1
-        self._last_words[name] = error
-
-
-def _name(target: Target, speculation: Speculation | None) -> str:
-    return f"{target!r} {speculation!r}"
+    def _died(self, arm: Arm, error: EngineError) -> None:
+        self._deaths[arm] += 1
+        self._last_words[arm] = error

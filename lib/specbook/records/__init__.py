@@ -11,6 +11,7 @@ from specbook.records.run import (
     Throughput,
     Utilisation,
 )
+from specbook.records.run_set import RunSet, machine, of_chapter, recorded, replay
 from specbook.records.store import (
     append,
     check_writable,
@@ -25,7 +26,8 @@ from specbook.records.store import (
 from specbook.records.validate import validate_all
 
 __all__ = [
-    "REQUEST_COLUMNS", "Kind", "Measurement", "RunRecord", "ServerCounters", "SpecDecodeCounters",
-    "Throughput", "Utilisation", "append", "check_writable", "drop", "everything", "folder", "load",
-    "load_lossless", "pack", "read", "requests", "validate_all", "write_requests",
+    "REQUEST_COLUMNS", "Kind", "Measurement", "RunRecord", "RunSet", "ServerCounters",
+    "SpecDecodeCounters", "Throughput", "Utilisation", "append", "check_writable", "drop", "everything",
+    "folder", "load", "load_lossless", "machine", "of_chapter", "pack", "read", "recorded", "replay",
+    "requests", "validate_all", "write_requests",
 ]  # fmt: skip

@@ -8,9 +8,10 @@ import pandas as pd
 
 from specbook import config, records
 from specbook.analysis import break_even
-from specbook.bench import experiments, machine_rule
+from specbook.bench import experiments
 from specbook.config.machines import MachineFile
 from specbook.errors import ConfigError
+from specbook.records import machine_rule
 from specbook.records.run import RunRecord
 from specbook.report import executed_pages
 from specbook.report.figures import style

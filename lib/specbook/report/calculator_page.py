@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from specbook.analysis import acceptance, arrivals, prediction
+from specbook.analysis import acceptance, prediction
 from specbook.config import prices
 from specbook.config.prices import ApiPrice
 from specbook.errors import RecordError
-from specbook.records import published, select
+from specbook.records import published
 from specbook.records.published import PublishedRow
 from specbook.records.run import RunRecord
+from specbook.records.run_set import RunSet
 from specbook.report.calculator import Settings, StepPrices
 from specbook.report.figures import style
 from specbook.stats import theory
@@ -48,7 +49,7 @@ def _unverified() -> str:
 
 def data(runs: Sequence[RunRecord]) -> Entry:
     """All that the page's script reads: heads, machines, prices, apis, and `start`."""
-    closed = arrivals.closed(select.current(runs))
+    closed = RunSet.of(runs).closed
     heads, machines = measured_heads(closed), measured_machines(closed)
     listed = [
         {"kind": price.purchase, "name": f"{price.name}, ${price.usd_per_hour:g}/h", "said": _said(price),

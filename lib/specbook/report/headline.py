@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from specbook import records
 from specbook.analysis import replication, speedup
 from specbook.errors import ConfigError
-from specbook.records import select
 from specbook.records.run import RunRecord
+from specbook.records.run_set import RunSet
 from specbook.report import tables
 from specbook.report.figures import draft_figures, speculation_figures, style
 from specbook.report.figures import svg as drawing
@@ -96,7 +96,7 @@ def answer(best: pd.DataFrame, runs: Sequence[RunRecord]) -> str:
     """The chapter's answer, and what its largest number was when other campaigns measured it."""
     said = answers_text.speculation(best, speedup.best_over_domains(runs))
     top = best.loc[best["speedup"].idxmax()]
-    elsewhere = replication.of(top, runs, select.current(records.load()))
+    elsewhere = replication.of(top, runs, RunSet(records.load()))
     dates = {run.run_id: run.started_at[:10] for run in records.load()}
     each = [
         f"{row.estimate.format('×')}, on {dates[row.records[0]]} (`{row.hardware}`)"

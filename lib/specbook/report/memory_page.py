@@ -7,7 +7,7 @@ import pandas as pd
 
 from specbook import config, records
 from specbook.analysis import quantization
-from specbook.bench import answer_checkers, campaign, provenance
+from specbook.bench import answer_checkers, provenance
 from specbook.config import machines, models, prompt_files
 from specbook.config.machines import MachineFile
 from specbook.records import published
@@ -146,7 +146,7 @@ def reports() -> str:
 def measured() -> str:
     """The pocket target in every precision that has records, and which has none."""
     wanted = config.load(*NARROWED)
-    held = {sweep.target.name: campaign.recorded(sweep) for sweep in wanted.parts()}
+    held = {sweep.target.name: records.recorded(sweep) for sweep in wanted.parts()}
     lacking, runs = (
         listed(name for name in held if not held[name]),
         [run for one in held.values() for run in one],

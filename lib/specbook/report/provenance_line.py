@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
-from specbook.analysis import arrivals, summaries
-from specbook.bench import machine_rule, provenance
+from specbook.analysis import summaries
+from specbook.bench import provenance
 from specbook.config import Plan, Source
+from specbook.records import machine_rule
 from specbook.records.run import RunRecord
+from specbook.records.run_set import RunSet
 from specbook.report.text.phrases import listed, percent
 
 FULL = 0.95
@@ -34,7 +36,7 @@ def _hosts(runs: Sequence[RunRecord]) -> str:
 
 def _not_full(runs: Sequence[RunRecord]) -> str | None:
     """What to say of closed loops whose slots were not all taken; at batch 1 there is one slot."""
-    loops = summaries.concurrency(arrivals.closed(runs))
+    loops = summaries.concurrency(RunSet.of(runs).closed)
     several = loops[loops["asked"] > 1]
     short = several[several["share"] < FULL]
     if short.empty:
@@ -84,7 +86,7 @@ def _past_training(run: RunRecord) -> str | None:
 
 
 def _one_per_arm(runs: Sequence[RunRecord]) -> list[RunRecord]:
-    return list({run.point.arm: run for run in runs}.values())
+    return list({str(run.point.arm): run for run in runs}.values())
 
 
 def _asked_anew(run: RunRecord) -> bool:

@@ -14,8 +14,7 @@ from typing import Any
 import nbformat
 import yaml
 
-from specbook import config, paths, suggestions
-from specbook.bench import campaign
+from specbook import config, paths, records, suggestions
 from specbook.config import Plan, Source
 from specbook.errors import ConfigError, SpecbookError
 from specbook.records.run import RunRecord
@@ -139,13 +138,13 @@ def _priced(runs: list[RunRecord]) -> list[RunRecord]:
     records; the page names the machine that they are of.
     """
     ks = {run.point.speculation.num_speculative_tokens for run in runs if run.point.speculation}
-    return runs if len(ks) > 1 else campaign.replay(config.load(*SHIPPED))
+    return runs if len(ks) > 1 else records.replay(config.load(*SHIPPED))
 
 
 def _headline(names: Iterable[str], hardware: str, group: str) -> list[RunRecord]:
     """The records of the chapter with the most methods; none where no chapter drafts."""
     parts = [part for name in names for part in _own(name, hardware, group) if part.drafts]
-    return campaign.replay(max(parts, key=lambda part: len(part.drafts))) if parts else []
+    return records.replay(max(parts, key=lambda part: len(part.drafts))) if parts else []
 
 
 def _own(name: str, hardware: str, group: str) -> list[Plan]:
@@ -158,7 +157,7 @@ def _own(name: str, hardware: str, group: str) -> list[Plan]:
 def _speculative(names: Iterable[str], hardware: str, group: str) -> list[RunRecord]:
     """The records of the first chapter that drafts; none where no chapter does."""
     drafting = [part for name in names for part in _own(name, hardware, group) if part.drafts]
-    return campaign.replay(drafting[0]) if drafting else []
+    return records.replay(drafting[0]) if drafting else []
 
 
 def build(

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import pandas as pd
 
 from specbook import config as plans
+from specbook import records
 from specbook.analysis import acceptance, drift, scaling, speedup, tail, token_cost, versions
-from specbook.bench import campaign, experiments
+from specbook.bench import experiments
 from specbook.records.run import RunRecord
 from specbook.report import cluster_page, cost_tables, headline, moe_page, tables
 from specbook.report.cluster_page import Named
@@ -48,7 +49,7 @@ def text(hardware: str = "cpu") -> str:
 
 
 def _runs(chapter: str, hardware: str) -> list[RunRecord]:
-    return campaign.replay(plans.load(chapter, hardware, "full"))
+    return records.replay(plans.load(chapter, hardware, "full"))
 
 
 def _rubric(
@@ -94,7 +95,7 @@ def _stack(runs: Sequence[RunRecord]) -> str:
     rows = [
         ("machine", f"`{last.hardware.id}`"), ("engine", _engine(made.versions)),
         ("target", f"{target.name}, {target.dtype}, {target.execution}"),
-        ("drafts", ", ".join(dict.fromkeys(run.point.arm for run in runs if run.point.speculation))),
+        ("drafts", ", ".join(dict.fromkeys(str(run.point.arm) for run in runs if run.point.speculation))),
         ("served by", "`specbook serve`, or `deploy/` on Kubernetes"),
     ]  # fmt: skip
     return tables.markdown(pd.DataFrame(rows, columns=["part", "what"]))
@@ -142,7 +143,7 @@ def _drift(hardware: str) -> str:
 
 def _cost(hardware: str) -> str:
     plan = plans.load("08_cost", hardware, "full")
-    runs = [run for sweep in plans.sweeps(plan) for run in campaign.replay(sweep)]
+    runs = [run for sweep in plans.sweeps(plan) for run in records.replay(sweep)]
     rates = token_cost.bills(token_cost.rates(runs), plan)
     told = cost_tables.answer(token_cost.goodput(rates, plan.slos), plan).removeprefix("**Answer.** ")
     return f"{told}\n\n{cost_tables.price(plan)}"

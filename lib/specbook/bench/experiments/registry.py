@@ -163,20 +163,19 @@ def _run(asked: Experiment, chapter: str, hardware: Hardware) -> ExperimentRecor
 
 
 def replay(
-    plan: AnyPlan, hardware: Hardware | None = None, partial: bool = False
+    plan: AnyPlan, here: str | None = None, partial: bool = False
 ) -> list[tuple[ExperimentRecord, Frozen]]:
-    """The newest good record of each of the plan's experiments with its result, all from one machine.
+    """The newest good record of each of the plan's experiments with its result, all from one
+    `records.machine`: `here`, the machine of the page's sweeps, where it has any.
 
-    This machine's, if it has any; else those of the machine with the most, of two the one that ran last. Of
-    each model only the newest weights count: what an older target or head did is no result beside them.
+    Of each model only the newest weights count: what an older target or head did is no result beside them.
 
     Raises:
         ConfigError: if one was never run there, unless `partial`: then it is left out.
     """
     good = _good(plan)
-    here, ids = (hardware or detect()).id, [record.hardware.id for record in reversed(good)]
-    machine = here if here in ids or not ids else max(dict.fromkeys(ids), key=ids.count)
-    own = select.of_one_world([record for record in good if record.hardware.id == machine], _facts)
+    chosen = records.machine(((one.experiment.key, one) for one in good), plan.hardware, here)
+    own = select.of_one_world([one for one in good if one.hardware.id == chosen], _facts)
     newest = {record.experiment.key: record for record in own}
     lacking = [asked.name for asked in _of(plan) if asked.key not in newest]
     if lacking and not partial:
@@ -188,14 +187,13 @@ def replay(
     return [(record, _result(record)) for record in kept]
 
 
-def elsewhere(plan: AnyPlan) -> dict[str, list[tuple[ExperimentRecord, Frozen]]]:
-    """Runs of the plan's experiments on other machines than `replay`'s, whatever the parameters."""
-    page = {record.hardware.id for record, _ in replay(plan, partial=True)}
+def elsewhere(plan: AnyPlan, page: str | None) -> dict[str, list[tuple[ExperimentRecord, Frozen]]]:
+    """Runs of the plan's experiments on other machines than the page's, whatever the parameters."""
     names = {asked.name for asked in _of(plan)}
     found: dict[str, list[tuple[ExperimentRecord, Frozen]]] = {}
     for record in records.everything(None, [plan.chapter]):
         known = isinstance(record, ExperimentRecord) and record.experiment.name in names
-        if known and record.status == "ok" and record.hardware.id not in page:
+        if known and record.status == "ok" and record.hardware.id != page:
             found.setdefault(record.hardware.id, []).append((record, _result(record)))
     return found
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import pandas as pd
 
-from specbook.analysis import acceptance, arrivals, latency, speedup, summaries
+from specbook.analysis import acceptance, latency, speedup, summaries
 from specbook.records.lossless import LosslessRecord, fullest
 from specbook.records.run import RunRecord
+from specbook.records.run_set import RunSet
 from specbook.report import tables
 from specbook.report.text.phrases import listed
 
@@ -16,7 +17,7 @@ NO_PAIR = "No speed-up can be told: no round here has both a baseline and an arm
 
 def baseline(runs: Iterable[RunRecord]) -> str:
     """What the server gives without speculation, in one sentence."""
-    runs = arrivals.closed(runs)
+    runs = RunSet.of(runs).closed
     if not runs:
         return "**Answer.** No closed loop was measured, so no speed can be told."
     speeds = summaries.throughput(runs)

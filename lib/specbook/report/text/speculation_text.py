@@ -9,8 +9,8 @@ import pandas as pd
 from scipy import stats
 
 from specbook.analysis import tail as tails
-from specbook.records import select
 from specbook.records.run import RunRecord
+from specbook.records.run_set import RunSet
 from specbook.report.text.phrases import count, ends, listed, moved, of, percent
 from specbook.stats.estimate import Estimate
 from specbook.stats.percentiles import enough_for
@@ -19,7 +19,7 @@ from specbook.stats.percentiles import enough_for
 def turns(runs: Iterable[RunRecord]) -> str:
     """How far apart the arms of a round were measured, from start to start."""
     starts: dict[tuple[str, str, bool], list[datetime]] = {}
-    for run in select.current(runs):
+    for run in RunSet.of(runs):
         turn = run.round.id, run.point.cell_key, run.point.speculation is None
         starts.setdefault(turn, []).append(datetime.fromisoformat(run.started_at))
     apart = [

@@ -1,0 +1,169 @@
+"""The runs of a plan, chosen by one rule for every page, and the tables that are made of them."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+
+import pandas as pd
+
+from specbook.config import AnyPlan, load
+from specbook.errors import ConfigError
+from specbook.records import machine_rule, select, store
+from specbook.records.experiment import ExperimentRecord
+from specbook.records.run import RunRecord
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class RunSet(Sequence[RunRecord]):
+    """The records that count (`select.current`) among those given, in their order. It does not change."""
+
+    def __init__(self, runs: Iterable[RunRecord] = ()) -> None:
+        self._runs = tuple(select.current(runs))
+        self._tables: dict[tuple[Any, ...], pd.DataFrame] = {}
+
+    @classmethod
+    def of(cls, runs: Iterable[RunRecord]) -> "RunSet":
+        """These runs; a set as it is, with the tables that it has."""
+        return runs if isinstance(runs, RunSet) else cls(runs)
+
+    @overload
+    def __getitem__(self, index: int) -> RunRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[RunRecord]: ...
+    def __getitem__(self, index: int | slice) -> RunRecord | Sequence[RunRecord]:
+        return self._runs[index]
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __iter__(self) -> Iterator[RunRecord]:
+        return iter(self._runs)
+
+    @property
+    def machine(self) -> str | None:
+        """Id of their machine, the first run's; None of an empty set."""
+        return self[0].hardware.id if self else None
+
+    @cached_property
+    def closed(self) -> "RunSet":
+        """The runs of closed loops: those with a batch."""
+        return RunSet(run for run in self if run.point.load.concurrency is not None)
+
+    @cached_property
+    def poisson(self) -> "RunSet":
+        """The runs with a rate of arrivals."""
+        return RunSet(run for run in self if run.point.load.request_rate_per_s is not None)
+
+    @cached_property
+    def baselines(self) -> "RunSet":
+        """The runs without speculation."""
+        return RunSet(run for run in self if run.point.speculation is None)
+
+    @cached_property
+    def drafting(self) -> "RunSet":
+        """The runs with speculation."""
+        return RunSet(run for run in self if run.point.speculation is not None)
+
+    def table(self, name: tuple[Any, ...], make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+        """A table by its name, made when it is first asked for. The caller may add columns to it."""
+        if name not in self._tables:
+            self._tables[name] = make()
+        return self._tables[name].copy(deep=False)
+
+
+def once(make: Callable[Concatenate[RunSet, P], pd.DataFrame]) -> Callable[..., pd.DataFrame]:
+    """A function from runs to a table, computed once for each RunSet and each choice of its other arguments.
+
+    A chapter asks for the same table a dozen times. Any iterable of records may be given in place of a set.
+    """
+
+    @wraps(make)
+    def kept(runs: Iterable[RunRecord], *args: P.args, **how: P.kwargs) -> pd.DataFrame:
+        own = RunSet.of(runs)
+        return own.table((make.__qualname__, args, *sorted(how.items())), lambda: make(own, *args, **how))
+
+    return kept
+
+
+def once_a_run(make: Callable[Concatenate[RunRecord, P], T]) -> Callable[Concatenate[RunRecord, P], T]:
+    """A function of one run, computed once for its rows; what it returns is kept, and not to be changed."""
+    kept: dict[tuple[Any, ...], T] = {}
+
+    @wraps(make)
+    def known(run: RunRecord, *args: P.args, **how: P.kwargs) -> T:
+        assert run.measurement is not None  # a RunSet holds good records only
+        name = (run.run_id, run.measurement.requests_sha256, args, *sorted(how.items()))
+        if name not in kept:
+            kept[name] = make(run, *args, **how)
+        return kept[name]
+
+    return known
+
+
+def replay(plan: AnyPlan, here: str | None = None) -> RunSet:
+    """The runs of a plan's points, in its order, all from one `machine`. Targets bear the plan's name.
+
+    Of several hosts of that machine the newest that measured every point is taken; where none did, all are.
+    Empty for a chapter that sweeps no server; `bench.experiments.replay` reads its experiments.
+
+    Args:
+        plan: a chapter's, or a part of one.
+        here: id of the machine to prefer; see `machine`.
+
+    Raises:
+        ConfigError: if nothing was ever measured for this plan.
+    """
+    points = {point.key: point for point in plan.points()}
+    if not points:
+        return RunSet()
+    good = [run for run in store.load() if run.key in points and run.status == "ok"]
+    if not good:
+        raise ConfigError(
+            f"no record for the {plan.group} plan of {plan.chapter} on {plan.hardware!r}: measure it with "
+            f"`specbook run {plan.chapter} --hardware {plan.hardware} --group {plan.group}`"
+        )
+    chosen = machine(((run.key, run) for run in good), plan.hardware, here)
+    own = [run for run in good if run.hardware.id == chosen]
+    place = {key: index for index, key in enumerate(points)}
+    current = next(iter(select.by_host(own)), None) or select.current(own)
+    named = (record.named(points[record.key].target.name) for record in current)
+    return RunSet(sorted(named, key=lambda record: place[record.key]))
+
+
+def machine(
+    measured: Iterable[tuple[str, RunRecord | ExperimentRecord]], hardware: str, here: str | None = None
+) -> str | None:
+    """Id of the machine whose records a page shows; None without any.
+
+    `here`, if it has measured any of them; else the one that measured most, of two the one that measured
+    last. Machines that the folder is for come before all others: a page says whose records it shows.
+
+    Args:
+        measured: key and good record of what a plan asks for, sweeps or experiments.
+        hardware: folder of params/.
+        here: id of a machine.
+    """
+    all_of_them, wanted = list(measured), machine_rule.load(hardware)
+    fitting = [one for one in all_of_them if wanted.fits(one[1].hardware)] or all_of_them
+    keys, last = dict[str, set[str]](), dict[str, str]()
+    for key, record in fitting:
+        keys.setdefault(record.hardware.id, set()).add(key)
+        last[record.hardware.id] = max(record.started_at, last.get(record.hardware.id, ""))
+    return here if here in keys else max(keys, key=lambda name: (len(keys[name]), last[name]), default=None)
+
+
+def recorded(plan: AnyPlan) -> RunSet:
+    """`replay` of a plan that a page can do without: empty where it was never measured."""
+    with suppress(ConfigError):
+        return replay(plan)
+    return RunSet()
+
+
+def of_chapter(chapter: str, hardware: str) -> RunSet:
+    """What is `recorded` of a full plan; empty where there is no such plan for this hardware."""
+    with suppress(ConfigError):
+        return recorded(load(chapter, hardware, "full"))
+    return RunSet()

@@ -1,0 +1,46 @@
+"""Runs that are selected once, and tables that are made once."""
+
+import pandas as pd
+import pytest
+
+import synthetic
+from specbook import config, records
+from specbook.records.run_set import RunSet, once
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
+    plan = config.load("02_eagle3", "cpu", "quick")
+    synthetic.write(plan)
+    return records.replay(plan)
+
+
+def test_a_set_of_a_set_is_itself(runs):
+    assert RunSet.of(runs) is runs
+    assert [*RunSet([*runs])] == [*runs]
+
+
+def test_parts_are_whole_and_are_made_once(runs):
+    assert {*map(id, runs.closed)} | {*map(id, runs.poisson)} == {*map(id, runs)}
+    assert len(runs.baselines) + len(runs.drafting) == len(runs)
+    assert runs.closed is runs.closed
+    assert runs.machine == synthetic.HARDWARE.id
+    assert RunSet().machine is None
+
+
+def test_a_table_is_made_once_for_each_choice_and_survives_changes(runs):
+    calls = []
+
+    @once
+    def keys(own: RunSet, prefix: str = "") -> pd.DataFrame:
+        calls.append(prefix)
+        return pd.DataFrame({"key": [prefix + run.key for run in own]})
+
+    changed = keys(runs)
+    changed["key"] = "changed"
+    assert keys(runs)["key"].tolist() == [run.key for run in runs]
+    assert keys(runs, prefix="a")["key"].str.startswith("a").all()
+    assert calls == ["", "a"]
+    keys([*runs])  # no set: nothing is kept
+    assert calls == ["", "a", ""]
