@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import torch
+from datasets import load_from_disk
 from pydantic import Field, model_validator
 from safetensors.torch import load_file, save_file
 
@@ -32,6 +33,8 @@ class HeadRecipe(OutputsRecipe):
     """Tokens per optimizer step: short rows, since a head learns more from many steps than from long ones."""
     lr: float = 2e-3
     seed: int = 0
+    draft_vocab_size: int | None = Field(default=None, ge=1)
+    """Most frequent tokens of the answers that it drafts; None: all that the target has."""
     router_noise: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
     """Noise in the target's router while it answers and while its hidden states are read; see `Target`."""
     start: str | None = None
@@ -43,7 +46,9 @@ class HeadRecipe(OutputsRecipe):
     def arguments(self, target: Path, scratch: Path) -> dict[str, Any]:
         """What `speculators` is told of this recipe, under its own names."""
         ours = {*OutputsRecipe.model_fields, "target_layer_ids", "num_layers", "start", "router_noise"}
-        said = self.model_dump(exclude=ours) | {"target_layer_ids": list(self.target_layer_ids)}
+        said = self.model_dump(exclude=ours, exclude_none=True) | {
+            "target_layer_ids": list(self.target_layer_ids)
+        }
         if self.start:
             older = checkpoint.older(self.start, scratch / "older")
             return said | {"from_pretrained": str(starting_point(older, self, target, scratch / "start"))}
@@ -187,12 +192,15 @@ def train_head(model_folder: Path, data: Path, recipe: HeadRecipe, scratch: Path
     """Train a head on `data` (see `outputs.hidden_states`) and put its last checkpoint in `out`."""
     from speculators.train.cli import main
     from speculators.train.config import TrainConfig
+    from speculators.train.vocab_mapping import save_token_frequency_distribution
 
     quick = torch.accelerator.is_available() or fast_bfloat16("cpu")
     arguments = recipe.arguments(model_folder, scratch) | _NO_ACCELERATOR | {
         "verifier_name_or_path": str(model_folder), "data_path": str(data), "save_path": str(scratch),
         "log_dir": str(scratch / "logs"), "hidden_states_dtype": "bfloat16" if quick else "float32",
     }  # fmt: skip
+    if recipe.draft_vocab_size:
+        save_token_frequency_distribution(load_from_disk(str(data)), data / "token_freq.pt")
     curve: list[dict[str, float]] = []
     with patched_trainer(curve):
         main(TrainConfig.from_sources(cli=arguments, argv=["specbook", "train"]))

@@ -38,7 +38,7 @@ def train(
         ConfigError: if the checkpoint in `scratch` was made with another recipe.
         EngineError: if the target cannot be served, where it has not answered the prompts yet.
     """
-    answered = outputs.greedy_outputs(target, recipe, scratch)
+    answered = outputs.target_outputs(target, recipe, scratch)
     tokenizer = AutoTokenizer.from_pretrained(paths.root() / target.model)
     return loop.train(
         recipe, out, scratch / out.name, device, report, workers,

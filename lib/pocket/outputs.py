@@ -1,15 +1,18 @@
-"""What drafts learn from: the target's own greedy answers, and its hidden states along them."""
+"""What drafts learn from: the target's own answers, and its hidden states along them."""
 
 import hashlib
 import json
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from itertools import chain, zip_longest
 from pathlib import Path
 from random import Random
+from typing import Self
 
 import torch
 from datasets import Dataset
+from pydantic import Field, model_validator
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
@@ -17,10 +20,16 @@ from pocket.corpus import DOMAINS, train_examples
 from pocket.loss import fast_bfloat16
 from specbook.bench import moe_routing, provenance
 from specbook.bench.greedy import answers
+from specbook.config import datasets, prompt_files
 from specbook.config.schema import Frozen, Target
+from specbook.engine.client import Asked
 from specbook.engine.server import Server
 from specbook.errors import ConfigError
+from specbook.records import atomic_files
+from specbook.stats.loops import repeats
 
+PIECE = 512
+"""Prompts whose answers are kept together."""
 PROMPT_SEED = 777
 """Not a seed the target was trained with: new problems, and new cuts and wordings of the rest."""
 
@@ -33,29 +42,61 @@ class OutputsRecipe(Frozen):
     """Output cap of the target's answers."""
     domains: tuple[str, ...] = DOMAINS
     """Whose training prompts it answers; more than these only where the target is the next version."""
+    data_set: str | None = None
+    """A set of `params/datasets.yaml` whose first `num_prompts` it answers; None: prompts of the domains."""
+    num_prompts: int = Field(default=0, ge=0)
+    temperature: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Above 0 its answers are sampled. A greedy small model caught in a loop would teach a draft the loop."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.data_set is None) != (self.num_prompts == 0):
+            raise ValueError("give `data_set` and `num_prompts` together, or neither")
+        return self
 
 
-def training_prompts(per_domain: int, domains: Sequence[str] = DOMAINS) -> list[str]:
-    """Training prompts, domains in turn."""
-    streams = (train_examples(domain, per_domain, PROMPT_SEED, domains) for domain in domains)
-    return [e.prompt for e in chain.from_iterable(zip_longest(*streams)) if e is not None]
+def training_prompts(recipe: OutputsRecipe) -> list[Asked]:
+    """Training prompts: of the data set, in its order, or of the domains in turn.
+
+    Raises:
+        ConfigError: if the data set cannot be had, or has fewer prompts than asked.
+    """
+    if recipe.data_set is None:
+        n, domains = recipe.prompts_per_domain, recipe.domains
+        streams = (train_examples(domain, n, PROMPT_SEED, domains) for domain in domains)
+        return [e.prompt for e in chain.from_iterable(zip_longest(*streams)) if e is not None]
+    found = prompt_files.load(datasets.path(recipe.data_set))
+    if len(found) < recipe.num_prompts:
+        raise ConfigError(f"{recipe.data_set} has {len(found)} prompts: num_prompts {recipe.num_prompts}")
+    return [one.turns() for one in found[: recipe.num_prompts]]
 
 
-def greedy_outputs(target: Target, recipe: OutputsRecipe, out: Path) -> Path:
+def target_outputs(target: Target, recipe: OutputsRecipe, out: Path) -> Path:
     """Let the target answer the training prompts, unless it has; a JSONL of prompt and answer token ids.
+
+    Interrupted, it goes on after the last PIECE. Sampled answers that loop all the same are left out.
 
     Raises:
         EngineError: if the server does not start or stops answering.
     """
     path = out / f"outputs-{_digest(target, recipe)}.jsonl"
-    if not path.exists():
-        out.mkdir(parents=True, exist_ok=True)
-        prompts = training_prompts(recipe.prompts_per_domain, recipe.domains)
-        with Server(target) as server:
-            got = answers(server, prompts, recipe.max_tokens, concurrency=target.max_num_seqs)
-        lines = (json.dumps({"prompt": a.prompt_token_ids, "answer": a.token_ids}) for a in got)
-        (out / "outputs.tmp").write_text("\n".join(lines) + "\n")
-        (out / "outputs.tmp").replace(path)
+    if path.exists():
+        return path
+    out.mkdir(parents=True, exist_ok=True)
+    prompts, pieces = training_prompts(recipe), path.with_suffix(".pieces")
+    pieces.mkdir(exist_ok=True)
+    missing = [start for start in range(0, len(prompts), PIECE) if not (pieces / str(start)).exists()]
+    # No seed with a request: vLLM 0.32 on a CPU dies of it. The server has one.
+    sampling = {"temperature": recipe.temperature} if recipe.temperature else {}
+    with Server(target) if missing else nullcontext() as server:
+        for start in missing:
+            asked = prompts[start : start + PIECE]
+            got = answers(server, asked, recipe.max_tokens, target.max_num_seqs, **sampling)
+            kept = [a for a in got if not (sampling and repeats(a.text))]
+            lines = (json.dumps({"prompt": a.prompt_token_ids, "answer": a.token_ids}) for a in kept)
+            atomic_files.write_atomically(pieces / str(start), "".join(f"{x}\n" for x in lines).encode())
+    whole = (pieces / str(start) for start in range(0, len(prompts), PIECE))
+    atomic_files.write_atomically(path, b"".join(piece.read_bytes() for piece in whole))
     return path
 
 
@@ -67,11 +108,13 @@ def _digest(target: Target, recipe: OutputsRecipe) -> str:
         decides = (*decides, recipe.domains)
     if target.router_noise:
         decides = (*decides, target.router_noise)
+    if recipe.data_set:
+        decides = (*decides, recipe.data_set, recipe.num_prompts, recipe.temperature)
     return hashlib.sha256(repr(decides).encode()).hexdigest()[:12]
 
 
 def load(outputs: Path) -> list[dict[str, list[int]]]:
-    """The samples `greedy_outputs` wrote: token ids of `prompt` and `answer`."""
+    """The samples `target_outputs` wrote: token ids of `prompt` and `answer`."""
     return [json.loads(line) for line in outputs.read_text().splitlines()]
 
 

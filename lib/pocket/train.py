@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pocket.catalogue import COPIES, DENSE, MOE, NEXT, NOISE, noise_head, untrained
+from pocket.catalogue import COPIES, DENSE, MOE, NEXT, NOISE, SMOLLM2, noise_head, untrained
 from specbook import paths
 from specbook.config.schema import Target, digest
 from specbook.errors import ConfigError
@@ -34,8 +34,12 @@ def run(what: str, device: str, report: Callable[[str], None]) -> None:
         "moe": _moe, "moe-eagle3": _moe_eagle3, "moe-peagle": _moe_peagle,
         "next": _next, "next-eagle3": _next_eagle3, "card": _card,
     }  # fmt: skip
-    # Hours more, and nothing that is served comes of it; and copies, which are served and not shipped.
-    apart = {"study": _study, "moe-noise": _moe_noise, "int8": _int8, "int4": _int4, "next-copy": _next_copy}
+    # Hours more, and nothing that is served comes of it; copies, which are served and not shipped; and what
+    # needs a public model.
+    apart = {
+        "smollm2-eagle3": _smollm2_eagle3, "study": _study, "moe-noise": _moe_noise, "int8": _int8,
+        "int4": _int4, "next-copy": _next_copy,
+    }  # fmt: skip
     if what != "all" and what not in stages | apart:
         raise ConfigError(f"nothing called {what!r} to train{near(what, ['all', *stages, *apart])}")
     for name, stage in (stages | apart).items():
@@ -170,6 +174,17 @@ def _next_eagle3(device: str, report: Callable[[str], None]) -> None:
     _head(NEXT, recipe, paths.models_dir() / f"{NEXT.name}-eagle3", report)
 
 
+def _smollm2_eagle3(device: str, report: Callable[[str], None]) -> None:
+    """A head for a public model, on its answers to what people asked a chatbot."""
+    from pocket.draft import Eagle3Recipe
+
+    recipe = Eagle3Recipe(
+        data_set="sharegpt-train", num_prompts=2560, temperature=0.7, max_tokens=256, draft_vocab_size=8192,
+        target_layer_ids=(2, 15, 27), total_seq_len=1024, lr=1e-3, ttt_steps=4,
+    )  # fmt: skip
+    _head(SMOLLM2, recipe, paths.models_dir() / f"{SMOLLM2.name}-eagle3", report)
+
+
 def _moe_eagle3(device: str, report: Callable[[str], None]) -> None:
     """The dense target's head trained on: the mixture was made of that target."""
     from pocket.draft import Eagle3Recipe
@@ -252,7 +267,7 @@ def _trained_head(served: Target, recipe: "HeadRecipe", out: Path, report: Calla
     folder, work = paths.root() / served.model, scratch() / f"{out.name}-work"
     report(f"{out.name}: the target answers the training prompts")
     noisy = served.model_copy(update={"router_noise": recipe.router_noise})
-    answered = outputs.greedy_outputs(noisy, recipe, scratch())
+    answered = outputs.target_outputs(noisy, recipe, scratch())
     report(f"{out.name}: hidden states")
     noise = recipe.router_noise
     data = outputs.hidden_states(

@@ -30,7 +30,7 @@ def trained(tmp_path, monkeypatch, pocket_tokenizer):
     samples = encoded(held_out("math", 8), pocket_tokenizer)
     answered = tmp_path / "outputs.jsonl"
     answered.write_text("\n".join(json.dumps({"prompt": i[:n], "answer": i[n:]}) for i, n in samples))
-    monkeypatch.setattr(outputs, "greedy_outputs", lambda target, recipe, out: answered)
+    monkeypatch.setattr(outputs, "target_outputs", lambda target, recipe, out: answered)
     draft_model.train(DENSE, TINY, tmp_path / "scratch", tmp_path / "out", report=lambda line: None)
     return tmp_path / "out"
 

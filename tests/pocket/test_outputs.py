@@ -94,10 +94,11 @@ def test_layers_that_the_target_does_not_have_are_refused(model_folder, tmp_path
 
 
 def test_training_prompts_take_the_domains_in_turn_and_none_is_held_out():
-    prompts = outputs.training_prompts(3)
+    three = OutputsRecipe(prompts_per_domain=3)
+    prompts = outputs.training_prompts(three)
     assert len(prompts) == len(set(prompts)) == 3 * len(DOMAINS)
     assert not set(prompts) & {e.prompt for domain in DOMAINS for e in held_out(domain)}
-    assert outputs.training_prompts(3) == prompts
+    assert outputs.training_prompts(three) == prompts
 
 
 @pytest.fixture
@@ -129,17 +130,59 @@ def target_folder(tmp_path, monkeypatch):
 def test_the_target_answers_once_and_again_only_if_it_was_trained_again(target_folder, tmp_path):
     folder, starts = target_folder
     target = Target(name="t", model=str(folder), max_model_len=64)
-    path = outputs.greedy_outputs(target, RECIPE, tmp_path / "work")
+    path = outputs.target_outputs(target, RECIPE, tmp_path / "work")
     assert [json.loads(line) for line in path.read_text().splitlines()] == [
         {"prompt": [1, 2], "answer": [3]}
     ] * len(DOMAINS)
-    assert outputs.greedy_outputs(target, RECIPE, tmp_path / "work") == path
+    assert outputs.target_outputs(target, RECIPE, tmp_path / "work") == path
     assert starts["n"] == 1
     save_file({"w": torch.ones(2)}, folder / "model.safetensors")
-    assert outputs.greedy_outputs(target, RECIPE, tmp_path / "work") != path
+    assert outputs.target_outputs(target, RECIPE, tmp_path / "work") != path
     more = RECIPE.model_copy(update={"prompts_per_domain": 2})
-    outputs.greedy_outputs(target, more, tmp_path / "work")
+    outputs.target_outputs(target, more, tmp_path / "work")
     assert starts["n"] == 3
+
+
+def test_sampled_answers_go_on_after_the_last_piece_without_loops(target_folder, tmp_path, monkeypatch):
+    folder, _ = target_folder
+    asked = tmp_path / "asked.jsonl"
+    asked.write_text("".join(json.dumps({"prompt": f"p{i}"}) + "\n" for i in range(5)))
+    monkeypatch.setattr(outputs.datasets, "path", lambda name: asked)
+    monkeypatch.setattr(outputs, "PIECE", 2)
+    sizes, interrupts = [], [1]  # before the second piece
+
+    def answers(server, prompts, max_tokens, concurrency, **sampling):
+        if len(sizes) in interrupts:
+            raise KeyboardInterrupt
+        sizes.append((len(prompts), sampling["temperature"]))
+        texts = ["fine", "again and " * 40][: len(prompts)]
+        return [Answer(prompt_token_ids=(1,), token_ids=(len(sizes),), text=text) for text in texts]
+
+    monkeypatch.setattr(outputs, "answers", answers)
+    target = Target(name="t", model=str(folder), max_model_len=64)
+    recipe = OutputsRecipe(data_set="set", num_prompts=5, temperature=0.7)
+    with pytest.raises(KeyboardInterrupt):
+        outputs.target_outputs(target, recipe, tmp_path)
+    interrupts.clear()
+    path = outputs.target_outputs(target, recipe, tmp_path)
+    assert sizes == [(2, 0.7), (2, 0.7), (1, 0.7)]
+    assert [row["answer"] for row in outputs.load(path)] == [[1], [2], [3]]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"), [({"num_prompts": 3}, "together"), ({"data_set": "set"}, "together")]
+)
+def test_a_data_set_and_a_number_go_together(fields, said):
+    with pytest.raises(ValueError, match=said):
+        OutputsRecipe(**fields)
+
+
+def test_a_data_set_with_fewer_prompts_is_refused(tmp_path, monkeypatch):
+    asked = tmp_path / "asked.jsonl"
+    asked.write_text(json.dumps({"prompt": "p"}) + "\n")
+    monkeypatch.setattr(outputs.datasets, "path", lambda name: asked)
+    with pytest.raises(ConfigError, match="set has 1 prompts: num_prompts 2"):
+        outputs.training_prompts(OutputsRecipe(data_set="set", num_prompts=2))
 
 
 def test_samples_come_round_in_another_order_and_say_where_the_answer_starts(tmp_path):
@@ -155,7 +198,7 @@ def test_the_next_version_answers_new_prompts_too_and_they_are_kept_apart(target
     folder, starts = target_folder
     target = Target(name="t", model=str(folder), max_model_len=64)
     both = RECIPE.model_copy(update={"domains": (*DOMAINS, *UNSEEN)})
-    old, new = (outputs.greedy_outputs(target, recipe, tmp_path / "work") for recipe in (RECIPE, both))
+    old, new = (outputs.target_outputs(target, recipe, tmp_path / "work") for recipe in (RECIPE, both))
     assert [len(outputs.load(path)) for path in (old, new)] == [len(DOMAINS), len(DOMAINS) + 1]
     with pytest.raises(ValueError, match="'sql' is held out of training"):
         next(train_examples("sql", 1, outputs.PROMPT_SEED))

@@ -21,7 +21,7 @@ def heads(tmp_path, monkeypatch):
         made.append((recipe, str(out.relative_to(tmp_path))))
         return out
 
-    monkeypatch.setattr(outputs, "greedy_outputs", lambda target, recipe, out: out / "answers.jsonl")
+    monkeypatch.setattr(outputs, "target_outputs", lambda target, recipe, out: out / "answers.jsonl")
     monkeypatch.setattr(outputs, "hidden_states", lambda folder, answered, layers, out, noise: "states")
     monkeypatch.setattr(draft, "train_head", train_head)
     return made

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from specbook import paths
 from specbook.bench import provenance
@@ -23,13 +24,13 @@ class Answer(Frozen):
     text: str
 
 
-def ask(server: Server, prompt: Asked, max_tokens: int) -> Answer:
-    """One prompt through the chat template, decoded greedily.
+def ask(server: Server, prompt: Asked, max_tokens: int, **sampling: Any) -> Answer:
+    """One prompt through the chat template, decoded greedily unless `sampling` says how else.
 
     Raises:
         EngineError: if the server does not answer, or answers without token ids.
     """
-    reply = server.client.chat(prompt, max_tokens, return_token_ids=True)
+    reply = server.client.chat(prompt, max_tokens, return_token_ids=True, **sampling)
     tokens = getattr(reply, "prompt_token_ids", None), getattr(reply.choices[0], "token_ids", None)
     if None in tokens:
         raise EngineError(
@@ -39,16 +40,18 @@ def ask(server: Server, prompt: Asked, max_tokens: int) -> Answer:
     return Answer(prompt_token_ids=tokens[0], token_ids=tokens[1], text=text)
 
 
-def answers(server: Server, prompts: Sequence[Asked], max_tokens: int, concurrency: int = 1) -> list[Answer]:
-    """Greedy answers in the prompts' order; at concurrency 1 no answer depends on which others share its
-    batch.
+def answers(
+    server: Server, prompts: Sequence[Asked], max_tokens: int, concurrency: int = 1, **sampling: Any
+) -> list[Answer]:
+    """Answers in the prompts' order, greedy unless `sampling` says how else; at concurrency 1 no answer
+    depends on which others share its batch.
 
     Raises:
         EngineError: if an answer fails, with the arm it was of and the engine's last words.
     """
     try:
         with ThreadPoolExecutor(concurrency) as pool:
-            return list(pool.map(lambda prompt: ask(server, prompt, max_tokens), prompts))
+            return list(pool.map(lambda prompt: ask(server, prompt, max_tokens, **sampling), prompts))
     except EngineError as error:
         arm = server.speculation.label if server.speculation else "baseline"
         where = f"{server.target.name}, {arm} ({server.target.execution})"
