@@ -8,8 +8,7 @@ from clusters import N, made
 from specbook import paths
 from specbook.analysis import scaling
 from specbook.bench.cluster_timeline import SIGNALS
-from specbook.deploy.objects import find
-from specbook.deploy.render import render
+from specbook.deploy.manifests import find, render
 from specbook.records.cluster_run import Performed
 
 

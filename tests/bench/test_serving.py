@@ -3,7 +3,7 @@
 import pytest
 
 from specbook.bench.serving_overlay import Serving, manifests
-from specbook.deploy.objects import find
+from specbook.deploy.manifests import find
 
 
 def pod(serving: Serving) -> dict:

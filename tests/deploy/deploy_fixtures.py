@@ -13,8 +13,8 @@ import pytest
 from control_plane import Kubelet, running
 
 import tools
-from specbook.deploy import render
 from specbook.deploy.kubectl import Kubectl
+from specbook.deploy.manifests import render
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -24,7 +24,7 @@ UNDER = {"multi-node": "tensor-parallel", "campaign-cpu": "cpu"}
 """The overlay that a component is made for, where it is not `gpu`."""
 
 
-rendered = functools.cache(render.render)
+rendered = functools.cache(render)
 """Objects of a folder; kubectl takes half a second."""
 
 
@@ -106,3 +106,20 @@ def state_metrics() -> set[str]:
     """What kube-state-metrics exports, from the list beside this file."""
     lines = (Path(__file__).parent / "kube_state_metrics.txt").read_text().splitlines()
     return {line for line in lines if line and not line.startswith("#")}
+
+
+QUOTED = re.compile(r'"(?:\\.|[^"\\])*"' + r"|'(?:\\.|[^'\\])*'")
+BRACES = re.compile(r"\{[^{}]*\}")
+LABELS = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^()]*\)")
+DURATION = re.compile(r"\[[^\[\]]*\]|\boffset\s+-?\w+")
+SERIES = re.compile(r"(?<![\w:.])[A-Za-z_:][A-Za-z0-9_:]*(?!\s*\()(?![A-Za-z0-9_:])")
+KEYWORDS = {"and", "or", "unless", "bool", "inf", "nan", "group_left", "group_right"}
+
+
+def metrics(expression: str) -> set[str]:
+    """Names of the series that an expression reads; histograms keep their `_bucket`, `_sum` or `_count`."""
+    named = set(re.findall(r'__name__\s*=\s*"([^"]+)"', expression))
+    text = QUOTED.sub('""', expression)
+    for noise in (BRACES, LABELS, DURATION):
+        text = noise.sub(" ", text)
+    return named | {word for word in SERIES.findall(text) if word.lower() not in KEYWORDS}

@@ -30,13 +30,5 @@ def test_littles_law_with_a_floor_under_its_denominator(waiting, finished_per_s,
     assert a.queue_wait_ms(waiting, finished_per_s, servers) == pytest.approx(wait_ms)
 
 
-@pytest.mark.parametrize(
-    ("value", "ready", "wish"),
-    [(0, 3, 0), (500, 3, 3), (549, 3, 3), (551, 3, 4), (1500, 2, 6), (451, 4, 4), (440, 4, 4)],
-)
-def test_the_autoscaler_multiplies_ready_pods_outside_its_tolerance(value, ready, wish):
-    assert a.desired_replicas(value, 500, ready) == wish
-
-
 def test_the_reaction_time_is_bounded_by_the_sum_of_its_stages():
     assert a.reaction_bound_s(10, 25, 10, 30, 15, 300) == 390

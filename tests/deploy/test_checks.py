@@ -3,9 +3,8 @@
 import pytest
 from deploy_fixtures import COMPONENTS, OVERLAYS, manifests
 
-from specbook.deploy.access import DOOR
-from specbook.deploy.checks import problems
-from specbook.deploy.objects import find, server
+from specbook.deploy.checks import DOOR, problems
+from specbook.deploy.manifests import find, server
 from specbook.engine.base import OPEN_PATHS
 from specbook.errors import ConfigError
 

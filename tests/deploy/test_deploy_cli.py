@@ -11,9 +11,17 @@ from deploy_fixtures import DEPLOY, manifests
 from typer.testing import CliRunner
 
 from specbook.cli.main import app
-from specbook.deploy import apply, redact, watch
-from specbook.deploy.diagnose import newest, refused, troubles
-from specbook.deploy.explain import explain
+from specbook.deploy import apply
+from specbook.deploy.kubectl import explain
+from specbook.deploy.manifests import hidden, shown
+from specbook.deploy.rollout import (
+    Sample,
+    autoscaler_metrics,
+    newest,
+    refused,
+    troubles,
+    write_timeline,
+)
 from specbook.errors import ConfigError
 
 
@@ -104,8 +112,8 @@ def test_variables_that_sound_like_secrets_are_hidden():
         {"name": "MAX_TOKENS", "value": "7"},
         {"name": "K", "value": ""},
     ]
-    token, tokens, _ = redact.shown({"spec": {"containers": [{"env": env}]}})["spec"]["containers"][0]["env"]
-    assert token["value"] == redact.hidden("abc")
+    token, tokens, _ = shown({"spec": {"containers": [{"env": env}]}})["spec"]["containers"][0]["env"]
+    assert token["value"] == hidden("abc")
     assert "abc" not in token["value"]
     assert tokens["value"] == "7"
 
@@ -296,20 +304,20 @@ def test_watch_reads_an_autoscalers_metrics():
     (scaler,) = [d for d in manifests("gpu") if d["kind"] == "HorizontalPodAutoscaler"]
     current = {"metric": {"name": "specbook_queue_wait_ms"}, "current": {"value": "1500m"}}
     scaler["status"] = {"currentMetrics": [{"type": "External", "external": current}]}
-    assert watch.metrics(scaler) == {"specbook_queue_wait_ms": 1.5, "specbook_queue_time_p95_ms": None}
+    assert autoscaler_metrics(scaler) == {"specbook_queue_wait_ms": 1.5, "specbook_queue_time_p95_ms": None}
 
 
 def test_a_sample_is_a_line_and_a_row():
-    one = watch.Sample(5.0, 3, 3, 1, 3, {"a_ms": 1.5, "b_ms": None})
-    assert watch.line(one) == "     5 s  wanted 3 (autoscaler: 3)  serving 1  #..       a_ms 2  b_ms unknown"
-    assert watch.row(one) == {
+    one = Sample(5.0, 3, 3, 1, 3, {"a_ms": 1.5, "b_ms": None})
+    assert str(one) == "     5 s  wanted 3 (autoscaler: 3)  serving 1  #..       a_ms 2  b_ms unknown"
+    assert one.row() == {
         "at_s": 5.0, "wanted": 3, "total": 3, "available": 1, "desired": 3, "a_ms": 1.5, "b_ms": None,
     }  # fmt: skip
 
 
 def test_a_timeline_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(ConfigError, match="cannot write"):
-        watch.write(tmp_path / "no" / "folder.csv", [{"at_s": 0}])
+        write_timeline(tmp_path / "no" / "folder.csv", [{"at_s": 0}])
 
 
 def test_the_rights_name_no_secrets():

@@ -9,7 +9,7 @@ import pytest
 from deploy_fixtures import DEPLOY, ROOT, manifests
 
 from specbook.bench import provenance
-from specbook.deploy.objects import flag, pod_templates, server
+from specbook.deploy.manifests import flag, pod_templates, server
 
 ENGINES = ("cpu", "cuda")
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]

@@ -9,8 +9,7 @@ import yaml
 from deploy_fixtures import COMPONENTS, DEPLOY, OVERLAYS, ROOT, manifests, vllm_source
 
 from specbook.config import models, profiles
-from specbook.deploy.objects import find, flag, pod_templates, server
-from specbook.deploy.render import title
+from specbook.deploy.manifests import find, flag, pod_templates, quantity, server, title
 from specbook.engine.base import OPEN_PATHS
 from specbook.engine.vllm.engine import Vllm
 
@@ -207,3 +206,17 @@ def test_revisions_reach_the_pods_labels():
     assert pod.labels["specbook/draft-for"] == models["data"]["DRAFT_FOR"]
     assert pod.spec["containers"][0]["envFrom"][0]["configMapRef"]["name"] == models["metadata"]["name"]
     assert models["metadata"]["name"] != "specbook-models"  # hashed: another model is a rollout
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [("123m", 0.123), ("0", 0), ("2k", 2000), ("1Gi", 2**30), ("1e3", 1000), ("-1500m", -1.5)],
+)
+def test_quantity_is_a_quantity(text, want):
+    assert quantity(text) == pytest.approx(want)
+
+
+@pytest.mark.parametrize("text", ["", "NaN", "5 m", "1Q", "i", "1ki"])
+def test_other_text_is_refused(text):
+    with pytest.raises(ValueError, match="no Kubernetes quantity"):
+        quantity(text)

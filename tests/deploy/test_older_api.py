@@ -2,9 +2,8 @@
 
 import pytest
 
-from specbook.deploy.objects import find, pod_templates
-from specbook.deploy.older_api import JOB_POLICIES, served, translated
-from specbook.deploy.render import overlay, render
+from specbook.deploy.manifests import find, overlay, pod_templates, render
+from specbook.deploy.older_api import FIELDS, served, translated
 
 GPU = render(overlay("gpu"))
 
@@ -39,6 +38,6 @@ def test_an_indexed_job_is_one_job_for_each_index(with_component):
     jobs = find(changed, "Job")
     indices = [pod.spec["containers"][0]["env"][-1] for pod in pod_templates(jobs) if "campaign" in pod.name]
     assert indices == [{"name": "JOB_COMPLETION_INDEX", "value": value} for value in "01"]
-    assert not [job for job in jobs if set(JOB_POLICIES) & set(job["spec"])]
+    assert not [job for job in jobs if {field for _, field in FIELDS} & set(job["spec"])]
     assert "Job specbook-campaign: one Job for each index" in notes
     assert translated(indexed, 34) == (indexed, [])

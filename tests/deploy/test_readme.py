@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from specbook.cli.main import app
 from specbook.deploy import arithmetic
-from specbook.deploy.objects import accelerators, annotation, find, flag, server
-from specbook.deploy.scaling import bounds
+from specbook.deploy.checks import bounds
+from specbook.deploy.manifests import accelerators, annotation, find, flag, server
 
 README = (DEPLOY / "README.md").read_text()
 MARK = re.compile(r"<!-- numbers: [^>]*-->\n(.*)<!-- /numbers -->", re.DOTALL)

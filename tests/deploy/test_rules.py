@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from deploy_fixtures import DEPLOY, ROOT, engine_metrics, manifests, state_metrics
+from deploy_fixtures import DEPLOY, ROOT, engine_metrics, manifests, metrics, state_metrics
 
 from specbook.deploy import arithmetic
-from specbook.deploy.objects import find
-from specbook.deploy.promql import metrics
-from specbook.deploy.scaling import recorded
+from specbook.deploy.checks import recorded
+from specbook.deploy.manifests import find
 from specbook.stats.monitors import Cusum, Growth, Reference
 
 CASES = sorted((Path(__file__).parent / "rules").glob("*.yaml"))

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 
 from specbook.bench.serving_overlay import NAME, NAMESPACE, POD_LABELS
+from specbook.deploy.manifests import quantity
 from specbook.deploy.older_api import served
-from specbook.deploy.quantity import number
 from specbook.records.cluster_run import PodLife, Timeline
 
 PERIOD_S = 1.0
@@ -64,7 +64,7 @@ class ClusterApi:
     def signal(self, metric: str) -> float:
         """An external metric as the autoscaler reads it."""
         path = f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{NAMESPACE}/{metric}"
-        return sum(number(item["value"]) for item in self.get(path)["items"])
+        return sum(quantity(item["value"]) for item in self.get(path)["items"])
 
     def metrics(self, pod: str) -> dict[str, float]:
         """A server's gauges and counters that a timeline keeps."""

@@ -6,8 +6,7 @@ from pydantic import Field
 
 from specbook import paths
 from specbook.config.schema import Frozen
-from specbook.deploy.objects import find
-from specbook.deploy.render import Manifest, overlay, render
+from specbook.deploy.manifests import Manifest, find, overlay, render
 
 NAMESPACE, NAME = "specbook", "specbook-server"
 POD_LABELS = "app.kubernetes.io/name=specbook,app.kubernetes.io/component=server"

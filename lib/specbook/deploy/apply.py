@@ -7,10 +7,8 @@ from typing import Literal
 
 import yaml
 
-from specbook.deploy.explain import NO_KIND
-from specbook.deploy.kubectl import Kubectl, KubectlError
-from specbook.deploy.redact import shown
-from specbook.deploy.render import Manifest, title
+from specbook.deploy.kubectl import NO_KIND, Kubectl, KubectlError
+from specbook.deploy.manifests import Manifest, shown, title
 from specbook.errors import ClusterError
 
 MANAGER = "--field-manager=specbook"

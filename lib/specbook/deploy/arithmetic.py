@@ -12,8 +12,6 @@ COLD_STARTS = 2
 """A slow day's start may take twice the usual."""
 FINISHED_FLOOR_PER_S = 0.2
 """Completions granted to each server when the window holds hardly any."""
-TOLERANCE = 0.1
-"""The autoscaler leaves a ratio within 1 ± 0.1 alone (its default)."""
 
 
 def pre_stop_s(balancer_lag_s: float) -> int:
@@ -54,15 +52,6 @@ def queue_wait_ms(waiting: float, finished_per_s: float, servers: int) -> float:
         servers: those that are scraped, >= 1: each is granted `FINISHED_FLOOR_PER_S`.
     """
     return 1000 * waiting / max(finished_per_s, FINISHED_FLOOR_PER_S * servers)
-
-
-def desired_replicas(value: float, target: float, ready: int) -> int:
-    """What one `Value` metric asks for, before minimum, maximum and behaviour.
-
-    Source: Kubernetes, "Horizontal Pod Autoscaling", algorithm details (read 2026-11).
-    """
-    ratio = value / target
-    return ready if abs(ratio - 1) <= TOLERANCE else math.ceil(ratio * ready)
 
 
 def reaction_bound_s(

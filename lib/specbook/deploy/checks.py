@@ -1,11 +1,14 @@
 """What a schema cannot see: whether the numbers and names of rendered manifests fit each other."""
 
-import re
+import math
 from collections.abc import Iterator
 
-from specbook.deploy import access, arithmetic, scaling
-from specbook.deploy.objects import (
+from specbook.deploy import arithmetic
+from specbook.deploy.fetch import REVISION
+from specbook.deploy.manifests import (
+    Manifest,
     PodTemplate,
+    accelerators,
     annotation,
     find,
     flag,
@@ -13,25 +16,27 @@ from specbook.deploy.objects import (
     pod_templates,
     selects,
     server,
+    sounds_secret,
+    title,
 )
-from specbook.deploy.pods import pod_problems
-from specbook.deploy.render import Manifest, title
 
-REVISION = re.compile(r"[0-9a-f]{40}")
 PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
+BUILT_IN_TOKEN = "automountServiceAccountToken"
+KEY, OPEN_PATHS = "VLLM_API_KEY", "SPECBOOK_OPEN_PATHS"
+DOOR = "--middleware=specbook.engine.vllm.auth_middleware.Door"
 
 
 def problems(manifests: list[Manifest]) -> list[str]:
     """One sentence for each thing that would hurt in operation; empty when all is well."""
-    found = [problem for pod in pod_templates(manifests) for problem in pod_problems(pod)]
+    found = [problem for pod in pod_templates(manifests) for problem in _pod_problems(pod)]
     serving = server(manifests)
     if serving:
-        found += server_problems(serving)
-        found += [*access.problems(manifests, serving), *scaling.problems(manifests, serving)]
-    return [*found, *selector_problems(manifests), *revision_problems(manifests)]
+        found += _server_problems(serving)
+        found += [*_key_problems(manifests, serving), *_scaling_problems(manifests, serving)]
+    return [*found, *_selector_problems(manifests), *_revision_problems(manifests)]
 
 
-def server_problems(pod: PodTemplate) -> Iterator[str]:
+def _server_problems(pod: PodTemplate) -> Iterator[str]:
     """What lets requests die: probes, preStop, drain, grace."""
     container = pod.spec["containers"][0]
     if pod.owner["kind"] == "Deployment" and "replicas" in pod.owner["spec"]:
@@ -76,7 +81,7 @@ def _start_problems(pod: PodTemplate, container: Manifest) -> Iterator[str]:
         yield f"{pod.name}: progressDeadlineSeconds {deadline} gives up before the startup probe, {allowed} s"
 
 
-def selector_problems(manifests: list[Manifest]) -> Iterator[str]:
+def _selector_problems(manifests: list[Manifest]) -> Iterator[str]:
     """Selectors that pick no pod, and ports that no container has."""
     pods = list(pod_templates(manifests))
     for kind in ("Deployment", "Service", "PodDisruptionBudget", "PodMonitor", "NetworkPolicy"):
@@ -86,12 +91,10 @@ def selector_problems(manifests: list[Manifest]) -> Iterator[str]:
             chosen = [pod for pod in pods if selects(selector, pod.labels)]
             if not chosen:
                 yield f"{title(manifest)}: its selector picks no pod"
-            elif unknown := _ports(manifest) - {
-                port.get("name")
-                for pod in chosen
-                for c in pod.spec["containers"]
-                for port in c.get("ports", [])
-            }:
+                continue
+            containers = [container for pod in chosen for container in pod.spec["containers"]]
+            there = {port.get("name") for one in containers for port in one.get("ports", [])}
+            if unknown := _ports(manifest) - there:
                 yield f"{title(manifest)}: no container has a port named {sorted(unknown)[0]!r}"
 
 
@@ -103,7 +106,7 @@ def _ports(manifest: Manifest) -> set[str]:
     return {name for name in named if isinstance(name, str)}
 
 
-def revision_problems(manifests: list[Manifest]) -> Iterator[str]:
+def _revision_problems(manifests: list[Manifest]) -> Iterator[str]:
     """Models that are not pinned to a commit, and a head for another target."""
     for manifest in find(manifests, "ConfigMap"):
         data = manifest.get("data", {})
@@ -112,3 +115,163 @@ def revision_problems(manifests: list[Manifest]) -> Iterator[str]:
                 yield f"{title(manifest)}: {name} is {data[name]!r}: set the 40-digit commit in models.env"
         if "DRAFT_REVISION" in data and (meant := data.get("DRAFT_FOR")) != data.get("TARGET_REVISION"):
             yield f"{title(manifest)}: the head was trained for {meant}, not for this target"
+
+
+def _pod_problems(pod: PodTemplate) -> Iterator[str]:
+    """One sentence for each rule a pod breaks."""
+    spec = pod.spec
+    if spec.get("enableServiceLinks", True):
+        yield f"{pod.name}: set enableServiceLinks: false (a Service called vllm would set VLLM_PORT)"
+    if spec.get(BUILT_IN_TOKEN, True) and "serviceAccountName" not in spec:
+        yield f"{pod.name}: set {BUILT_IN_TOKEN}: false (it never talks to the API server)"
+    context = spec.get("securityContext", {})
+    if not context.get("runAsNonRoot") or context.get("seccompProfile", {}).get("type") != "RuntimeDefault":
+        yield f"{pod.name}: the pod's securityContext needs runAsNonRoot and seccompProfile RuntimeDefault"
+    for container in [*spec.get("initContainers", []), *spec["containers"]]:
+        yield from _container_problems(f"{pod.name}, container {container['name']}", container)
+
+
+def _container_problems(where: str, container: Manifest) -> Iterator[str]:
+    context = container.get("securityContext", {})
+    drop = context.get("capabilities", {}).get("drop")
+    if context.get("allowPrivilegeEscalation", True) or drop != ["ALL"]:
+        yield f"{where}: the namespace is restricted: allowPrivilegeEscalation: false and drop ALL"
+    if not _pinned(container["image"]):
+        yield f"{where}: image {container['image']!r} is not pinned: name a release tag or a digest"
+    if "memory" not in container.get("resources", {}).get("limits", {}):
+        yield f"{where}: without a memory limit it may take the node with it"
+    for variable in filter(sounds_secret, container.get("env", [])):
+        yield f"{where}: {variable['name']} is written out: who may read pods may read it. Use a Secret"
+    for port in container.get("ports", []):
+        if "protocol" not in port:
+            yield f"{where}: port {port['containerPort']} names no protocol, by which apply merges"
+
+
+def _pinned(image: str) -> bool:
+    """Whether an image names a digest, or a tag other than `latest`."""
+    if "@sha256:" in image:
+        return True
+    _, colon, tag = image.rsplit("/", 1)[-1].partition(":")
+    return bool(colon) and tag not in ("", "latest")
+
+
+def _key_problems(manifests: list[Manifest], serving: PodTemplate) -> Iterator[str]:
+    """One sentence for each path that the key leaves open, or shuts, against what is meant."""
+    container = serving.spec["containers"][0]
+    variables = {each["name"]: each.get("value", "") for each in container.get("env", [])}
+    if KEY not in variables:
+        return
+    if DOOR not in container["args"]:
+        yield f"{serving.name}: its key is asked for below /v1 only, add {DOOR}"
+    for who, path in _keyless(manifests, serving, container):
+        if path not in variables.get(OPEN_PATHS, "").split():
+            yield f"{who} brings no key: name {path} in {OPEN_PATHS}"
+
+
+def _keyless(
+    manifests: list[Manifest], serving: PodTemplate, container: Manifest
+) -> Iterator[tuple[str, str]]:
+    """Who asks without a key, and for which path."""
+    probes = [probe for name, probe in container.items() if name.endswith("Probe")]
+    for path in sorted({probe["httpGet"]["path"] for probe in probes if "httpGet" in probe}):
+        yield f"{serving.name}: a probe", path
+    for monitor in find(manifests, "PodMonitor"):
+        for endpoint in monitor["spec"]["podMetricsEndpoints"]:
+            if "authorization" not in endpoint:
+                yield title(monitor), endpoint.get("path", "/metrics")
+
+
+def _scaling_problems(manifests: list[Manifest], serving: PodTemplate) -> Iterator[str]:
+    """One sentence for each rule that the autoscaler of the serving pods breaks."""
+    for scaler in [*find(manifests, "HorizontalPodAutoscaler"), *find(manifests, "ScaledObject")]:
+        target = scaler["spec"]["scaleTargetRef"]
+        if (target["kind"], target["name"]) != (serving.owner["kind"], serving.owner["metadata"]["name"]):
+            yield f"{title(scaler)}: its target {target['kind']} {target['name']} is not among the manifests"
+        yield from _bound_problems(scaler, serving)
+        yield from _window_problems(scaler, serving)
+        yield from _metric_problems(scaler, manifests)
+        yield from _disruption_problems(scaler, manifests)
+
+
+def bounds(scaler: Manifest) -> tuple[int, int]:
+    """Least and most replicas of either kind of autoscaler."""
+    spec = scaler["spec"]
+    least = spec.get("minReplicas", spec.get("minReplicaCount", 1))
+    return least, spec.get("maxReplicas", spec.get("maxReplicaCount", 100))
+
+
+def _bound_problems(scaler: Manifest, serving: PodTemplate) -> Iterator[str]:
+    pool = annotation(serving, "accelerators")
+    per_pod = accelerators(serving.spec)
+    least, most = bounds(scaler)
+    if least > most:
+        yield f"{title(scaler)}: minimum {least} is above maximum {most}"
+    if not pool or not per_pod or serving.owner["kind"] != "Deployment":
+        return
+    surge = _surge(serving, most)
+    fitting = arithmetic.max_replicas(int(pool), per_pod, surge)
+    if most > fitting:
+        yield (
+            f"{title(scaler)}: maximum {most}, but {pool:g} accelerators / {per_pod} per pod - {surge} surge "
+            f"= {fitting}: a rollout at full scale would wait for ever"
+        )
+
+
+def _surge(serving: PodTemplate, most: int) -> int:
+    """Pods beyond the maximum while a rollout is on; a share is of all, rounded up, a quarter by default."""
+    given = serving.owner["spec"].get("strategy", {}).get("rollingUpdate", {}).get("maxSurge", "25%")
+    if isinstance(given, int):
+        return given
+    return math.ceil(most * number(given.rstrip("%"), f"{serving.name}: maxSurge") / 100)
+
+
+def _behavior(scaler: Manifest) -> Manifest:
+    spec = scaler["spec"]
+    return spec.get("behavior") or spec.get("advanced", {}).get("horizontalPodAutoscalerConfig", {}).get(
+        "behavior", {}
+    )
+
+
+def _window_problems(scaler: Manifest, serving: PodTemplate) -> Iterator[str]:
+    down = _behavior(scaler).get("scaleDown", {})
+    if down.get("selectPolicy") == "Disabled":
+        return
+    cold = annotation(serving, "cold-start-seconds") or 0
+    window, want = down.get("stabilizationWindowSeconds", 300), arithmetic.scale_down_window_s(cold)
+    if want > arithmetic.SCALE_DOWN_LIMIT_S and cold:
+        yield f"{title(scaler)}: no window covers a start of {cold:g} s: disable scale-in, or start faster"
+    elif window < want:
+        yield f"{title(scaler)}: scale-in after {window} s takes pods that still load; {want} s are needed"
+    if "policies" not in down:
+        yield f"{title(scaler)}: scale-in without a policy may drop every pod but the minimum at once"
+
+
+def _metric_problems(scaler: Manifest, manifests: list[Manifest]) -> Iterator[str]:
+    rules = recorded(manifests)
+    served = {name.replace(":", "_") for name in rules}
+    for metric in scaler["spec"].get("metrics", []):
+        name = metric.get("external", {}).get("metric", {}).get("name")
+        if name is not None and name not in served:
+            yield f"{title(scaler)}: no recording rule makes its metric {name}"
+    for trigger in scaler["spec"].get("triggers", []):
+        query = trigger["metadata"].get("query", "").partition("{")[0]
+        if query and query not in rules:
+            yield f"{title(scaler)}: no recording rule makes its query {query}"
+
+
+def recorded(manifests: list[Manifest]) -> set[str]:
+    """Names that the recording rules make."""
+    groups = [group for rule in find(manifests, "PrometheusRule") for group in rule["spec"]["groups"]]
+    return {rule["record"] for group in groups for rule in group["rules"] if "record" in rule}
+
+
+def _disruption_problems(scaler: Manifest, manifests: list[Manifest]) -> Iterator[str]:
+    least, _ = bounds(scaler)
+    for budget in find(manifests, "PodDisruptionBudget"):
+        if budget["metadata"]["name"] != scaler["spec"]["scaleTargetRef"]["name"] or least == 0:
+            continue
+        away, kept = budget["spec"].get("maxUnavailable"), budget["spec"].get("minAvailable")
+        if isinstance(kept, int) and kept >= least:
+            yield f"{title(budget)}: minAvailable {kept} with a minimum of {least} blocks every drain"
+        if isinstance(away, int) and away >= least:
+            yield f"{title(budget)}: a drain may take all of the minimum of {least} at once"

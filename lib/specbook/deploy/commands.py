@@ -13,7 +13,7 @@ from specbook.errors import ClusterError, ConfigError
 
 if TYPE_CHECKING:
     from specbook.deploy.kubectl import Kubectl
-    from specbook.deploy.render import Manifest
+    from specbook.deploy.manifests import Manifest
 
 app = typer.Typer(help="Render, apply, watch and roll back the server on Kubernetes.", no_args_is_help=True)
 
@@ -27,9 +27,9 @@ NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait for weights
 
 
 def _objects(overlay: str) -> "list[Manifest]":
-    from specbook.deploy import render
+    from specbook.deploy import manifests
 
-    return render.render(render.overlay(overlay))
+    return manifests.render(manifests.overlay(overlay))
 
 
 def _cluster(context: str | None, kubeconfig: Path | None) -> "Kubectl":
@@ -51,12 +51,12 @@ def _fitting(manifests: "list[Manifest]", cluster: "Kubectl") -> "list[Manifest]
     return fitting
 
 
-def _served(overlay: str) -> "tuple[str, Manifest]":
-    """Namespace and object of the Deployment that serves."""
-    from specbook.deploy.objects import deployment
+def _served(manifests: "list[Manifest]") -> "tuple[str, str, Manifest]":
+    """Namespace, name and object of the Deployment that serves."""
+    from specbook.deploy.manifests import deployment
 
-    found = deployment(_objects(overlay))
-    return found["metadata"]["namespace"], found
+    found = deployment(manifests)
+    return found["metadata"]["namespace"], found["metadata"]["name"], found
 
 
 def _confirm(what: str, yes: bool) -> None:
@@ -79,18 +79,15 @@ def _say(line: str) -> None:
 @app.command()
 def render(overlay: Overlay) -> None:
     """Print an overlay's objects as YAML, secrets hidden: to read, not to apply."""
-    from specbook.deploy.redact import shown
+    from specbook.deploy.manifests import shown
 
-    with one_clear_message():
-        typer.echo(yaml.safe_dump_all([shown(m) for m in _objects(overlay)], sort_keys=False), nl=False)
+    typer.echo(yaml.safe_dump_all([shown(m) for m in _objects(overlay)], sort_keys=False), nl=False)
 
 
 @app.command()
 def check(overlay: Overlay) -> None:
     """Say what an overlay would do wrong on a cluster; asks no cluster."""
-    with one_clear_message():
-        problems = _problems(_objects(overlay))
-    if problems:
+    if _problems(_objects(overlay)):
         raise typer.Exit(1)
     _say(f"{overlay}: nothing to fix")
 
@@ -111,13 +108,12 @@ def diff(
     """Show what applying would change, as the server sees it. Secrets are hidden. Changes nothing."""
     from specbook.deploy.apply import plan, summary
 
-    with one_clear_message():
-        manifests, cluster = _objects(overlay), _cluster(context, kubeconfig)
-        steps = plan(cluster, _fitting(manifests, cluster), force)
-        for step in steps:
-            if step.diff:
-                _say(step.diff)
-        _say(summary(steps))
+    manifests, cluster = _objects(overlay), _cluster(context, kubeconfig)
+    steps = plan(cluster, _fitting(manifests, cluster), force)
+    for step in steps:
+        if step.diff:
+            _say(step.diff)
+    _say(summary(steps))
 
 
 @app.command()
@@ -127,22 +123,21 @@ def apply(
 ) -> None:  # fmt: skip
     """Check, try on the server, ask, apply, and wait for the rollout."""
     from specbook.deploy import apply as applying
-    from specbook.deploy import wait as waiting
+    from specbook.deploy import rollout
 
-    with one_clear_message():
-        manifests = _objects(overlay)
-        if found := _problems(manifests):
-            raise ConfigError(f"nothing was changed: {len(found)} things to fix first")
-        cluster = _cluster(context, kubeconfig)
-        steps = applying.plan(cluster, _fitting(manifests, cluster), force)
-        after = (lambda _: None) if no_wait else waiting.for_jobs(cluster, timeout, _say)
-        if any(step.action != "unchanged" for step in steps):
-            _confirm(f"apply {overlay}: {applying.summary(steps)}", yes)
-            applying.apply(cluster, steps, _say, force, after)
-        else:
-            _say("nothing to change")
-        if not no_wait:
-            waiting.for_rollouts(cluster, manifests, timeout, _say)
+    manifests = _objects(overlay)
+    if found := _problems(manifests):
+        raise ConfigError(f"nothing was changed: {len(found)} things to fix first")
+    cluster = _cluster(context, kubeconfig)
+    steps = applying.plan(cluster, _fitting(manifests, cluster), force)
+    after = (lambda _: None) if no_wait else rollout.for_jobs(cluster, timeout, _say)
+    if any(step.action != "unchanged" for step in steps):
+        _confirm(f"apply {overlay}: {applying.summary(steps)}", yes)
+        applying.apply(cluster, steps, _say, force, after)
+    else:
+        _say("nothing to change")
+    if not no_wait:
+        rollout.for_rollouts(cluster, manifests, timeout, _say)
 
 
 @app.command()
@@ -150,11 +145,12 @@ def wait(
     overlay: Overlay, context: Context = None, kubeconfig: Kubeconfig = None, timeout: Timeout = 1800
 ) -> None:
     """Follow an overlay's rollout to its end; when it cannot end, say which pod and why."""
-    from specbook.deploy.wait import for_rollouts
+    from specbook.deploy.rollout import for_rollouts
 
     with one_clear_message("no longer waiting; the rollout goes on."):
-        _served(overlay)
-        for_rollouts(_cluster(context, kubeconfig), _objects(overlay), timeout, _say)
+        manifests = _objects(overlay)
+        _served(manifests)
+        for_rollouts(_cluster(context, kubeconfig), manifests, timeout, _say)
 
 
 @app.command("port-forward")
@@ -165,8 +161,8 @@ def port_forward(
 ) -> None:  # fmt: skip
     """Bring an overlay's server to a port of this machine until Ctrl-C."""
     with one_clear_message("no longer forwarding."):
-        namespace, served = _served(overlay)
-        name, ports = served["metadata"]["name"], served["spec"]["template"]["spec"]["containers"][0]["ports"]
+        namespace, name, served = _served(_objects(overlay))
+        ports = served["spec"]["template"]["spec"]["containers"][0]["ports"]
         inside = (f"--namespace={namespace}", f"deployment/{name}", f"{port}:{ports[0]['containerPort']}")
         cluster = _cluster(context, kubeconfig)
         with cluster.listening("port-forward", "--address=127.0.0.1", *inside) as (local, lines):
@@ -184,17 +180,17 @@ def watch(
     context: Context = None, kubeconfig: Kubeconfig = None,
 ) -> None:  # fmt: skip
     """Watch an overlay's scaling as a timeline: pods wanted and serving, and the metrics behind it."""
-    from specbook.deploy import watch as watching
+    from specbook.deploy.rollout import timeline, write_timeline
 
     with one_clear_message("no longer watching."):
-        namespace, served = _served(overlay)
+        namespace, name, _ = _served(_objects(overlay))
         with _cluster(context, kubeconfig).proxy() as client:
             rows = []
-            for sample in watching.timeline(client, namespace, served["metadata"]["name"], duration, every):
-                _say(watching.line(sample))
-                rows.append(watching.row(sample))
+            for sample in timeline(client, namespace, name, duration, every):
+                _say(str(sample))
+                rows.append(sample.row())
                 if output:
-                    watching.write(output, rows)
+                    write_timeline(output, rows)
 
 
 @app.command()
@@ -204,18 +200,16 @@ def rollback(
     context: Context = None, kubeconfig: Kubeconfig = None, yes: Yes = False, timeout: Timeout = 1800,
 ) -> None:  # fmt: skip
     """Go back to an earlier pod template, and wait for it. Fix the overlay too: applying it goes forward."""
-    from specbook.deploy.wait import rollout, until_done
+    from specbook.deploy.rollout import rollout, until_done
 
-    with one_clear_message():
-        namespace, served = _served(overlay)
-        name, cluster = served["metadata"]["name"], _cluster(context, kubeconfig)
-        undo = ("rollout", "undo", f"deployment/{name}", f"--namespace={namespace}")
-        undo = (*undo, f"--to-revision={to_revision}")
-        images = re.findall(r"Image:\s*(\S+)", cluster.run(*undo, "--dry-run=client"))
-        where = f"revision {to_revision}" if to_revision else "the revision before"
-        _confirm(f"roll {namespace}/{name} back to {where} ({', '.join(dict.fromkeys(images))})", yes)
-        _say(cluster.run(*undo).strip())
-        until_done(lambda: rollout(cluster, served), timeout, _say)
+    namespace, name, served = _served(_objects(overlay))
+    cluster = _cluster(context, kubeconfig)
+    back = (f"deployment/{name}", f"--namespace={namespace}", f"--to-revision={to_revision}")
+    images = re.findall(r"Image:\s*(\S+)", cluster.run("rollout", "undo", *back, "--dry-run=client"))
+    where = f"revision {to_revision}" if to_revision else "the revision before"
+    _confirm(f"roll {namespace}/{name} back to {where} ({', '.join(dict.fromkeys(images))})", yes)
+    _say(cluster.run("rollout", "undo", *back).strip())
+    until_done(lambda: rollout(cluster, served), timeout, _say)
 
 
 @app.command()
@@ -226,8 +220,7 @@ def delete(
     """Delete an overlay's objects; the namespace and the model cache stay unless --everything is given."""
     from specbook.deploy import apply as applying
 
-    with one_clear_message():
-        manifests, cluster = _objects(overlay), _cluster(context, kubeconfig)
-        manifests = _fitting(manifests, cluster)
-        _confirm(f"delete {len(list(applying.deletable(manifests, everything)))} objects of {overlay}", yes)
-        applying.delete(cluster, manifests, _say, everything)
+    manifests, cluster = _objects(overlay), _cluster(context, kubeconfig)
+    manifests = _fitting(manifests, cluster)
+    _confirm(f"delete {len(list(applying.deletable(manifests, everything)))} objects of {overlay}", yes)
+    applying.delete(cluster, manifests, _say, everything)

@@ -19,7 +19,6 @@ from specbook.errors import ConfigError, SpecbookError
 
 MARKER = ".specbook-complete.json"
 REVISION = re.compile(r"[0-9a-f]{40}")
-CHUNK_BYTES = 1 << 24
 Download = Callable[[str, str, Path], None]
 """Repository, revision, folder."""
 
@@ -46,11 +45,8 @@ def models(environment: Mapping[str, str]) -> dict[str, str]:
 
 def sha256(path: Path) -> str:
     """Digest of a file, in hexadecimal."""
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def from_hub(repository: str, revision: str, folder: Path) -> None:
@@ -98,19 +94,13 @@ def fetch(cache: Path, environment: Mapping[str, str], download: Download = from
 
 
 def seal(folder: Path, repository: str) -> None:
-    """Write the marker, whole or not at all."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and _counts(path, folder))
-    digests = {path.relative_to(folder).as_posix(): sha256(path) for path in files}
+    """Write the marker, whole or not at all; it leaves out hidden files, the downloader's own among them."""
+    names = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    shown = (name for name in names if not any(part.startswith(".") for part in name.parts))
+    digests = {name.as_posix(): sha256(folder / name) for name in shown}
     scratch = folder / f"{MARKER}.part"
     scratch.write_text(json.dumps({"repository": repository, "sha256": digests}, indent=1))
     os.replace(scratch, folder / MARKER)
-
-
-def _counts(path: Path, folder: Path) -> bool:
-    inside = path.relative_to(folder).parts
-    return not any(
-        part.startswith(".") for part in inside
-    )  # the downloader's own bookkeeping, and our marker
 
 
 def is_complete(folder: Path, repository: str) -> bool:
@@ -125,6 +115,7 @@ def check(cache: Path, environment: Mapping[str, str]) -> list[str]:
     Raises:
         ConfigError: if a model or one of its files is missing.
     """
+    done = []
     for revision, repository in models(environment).items():
         folder = cache / revision
         if not is_complete(folder, repository):
@@ -137,7 +128,8 @@ def check(cache: Path, environment: Mapping[str, str]) -> list[str]:
                 raise ConfigError(
                     f"{name} of {repository} has gone from the cache: remove {folder} and fetch again"
                 )
-    return [f"{repository} at {revision}: complete" for revision, repository in models(environment).items()]
+        done.append(f"{repository} at {revision}: complete")
+    return done
 
 
 def wait(cache: Path, environment: Mapping[str, str], timeout_s: float, poll_s: float = 5.0) -> list[str]:

@@ -3,22 +3,24 @@
 import copy
 from collections.abc import Iterator
 
-from specbook.deploy.objects import pod_templates
-from specbook.deploy.render import Manifest
+from specbook.deploy.manifests import Manifest, pod_templates
 
 RENAMED = {
     ("autoscaling/v2", "HorizontalPodAutoscaler"): (23, "autoscaling/v2beta2"),
     ("policy/v1", "PodDisruptionBudget"): (21, "policy/v1beta1"),
 }
 """API version and kind -> the minor release of Kubernetes 1 that brought it, and its name before."""
+FIELDS = {
+    ("PodDisruptionBudget", "unhealthyPodEvictionPolicy"): 27,
+    ("Job", "podFailurePolicy"): 26,
+    ("Job", "backoffLimitPerIndex"): 29,
+    ("Job", "maxFailedIndexes"): 29,
+}
+"""Kind and field of its spec -> the minor release that has it on by default (KEP-3017, -3329, -3850)."""
 SLEEP_SINCE = 30
 """The `sleep` action of preStop (KEP-3960, on by default)."""
-EVICTION_POLICY_SINCE = 27
-"""`unhealthyPodEvictionPolicy` (KEP-3017, on by default)."""
 INDEXED_JOBS_SINCE = 22
 """`completionMode: Indexed` (KEP-2214, on by default)."""
-JOB_POLICIES = {"podFailurePolicy": 26, "backoffLimitPerIndex": 29, "maxFailedIndexes": 29}
-"""Field of a Job's spec -> the minor release that has it on by default (KEP-3329, KEP-3850)."""
 
 
 def served(api_version: str, kind: str, minor: int) -> str:
@@ -55,20 +57,14 @@ def _jobs(manifest: Manifest, minor: int) -> list[Manifest]:
 
 def _translate(manifests: list[Manifest], minor: int) -> Iterator[str]:
     for manifest in manifests:
-        older = served(manifest["apiVersion"], manifest["kind"], minor)
-        if older != manifest["apiVersion"]:
-            yield f"{manifest['kind']}: {manifest['apiVersion']} is {older}"
+        kind, version = manifest["kind"], manifest["apiVersion"]
+        if (older := served(version, kind, minor)) != version:
+            yield f"{kind}: {version} is {older}"
             manifest["apiVersion"] = older
-        if minor < EVICTION_POLICY_SINCE and manifest["spec" if "spec" in manifest else "metadata"].pop(
-            "unhealthyPodEvictionPolicy", None
-        ):
-            yield "PodDisruptionBudget: unhealthyPodEvictionPolicy is left out"
-        for field, since in JOB_POLICIES.items() if manifest["kind"] == "Job" else ():
-            if minor < since and manifest["spec"].pop(field, None) is not None:
-                yield f"Job: {field} is left out"
-    if minor >= SLEEP_SINCE:
-        return
-    for pod in pod_templates(manifests):
+        for (of_kind, field), since in FIELDS.items():
+            if of_kind == kind and minor < since and manifest["spec"].pop(field, None) is not None:
+                yield f"{kind}: {field} is left out"
+    for pod in pod_templates(manifests) if minor < SLEEP_SINCE else ():
         for container in pod.spec["containers"]:
             hook = container.get("lifecycle", {}).get("preStop", {})
             if "sleep" in hook:

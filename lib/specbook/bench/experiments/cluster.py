@@ -21,8 +21,8 @@ from specbook.bench.serving_overlay import NAME, NAMESPACE, Serving
 from specbook.config import prompt_files as files
 from specbook.config.schema import Frozen, Name, Traffic
 from specbook.deploy.kubectl import Kubectl, KubectlError, selected
+from specbook.deploy.manifests import Manifest
 from specbook.deploy.older_api import translated
-from specbook.deploy.render import Manifest
 from specbook.errors import ClusterError
 from specbook.records.cluster_run import ClusterRun, Performed
 
