@@ -15,7 +15,7 @@ from specbook.engine import counters
 from specbook.engine.base import Build
 from specbook.engine.client import Client
 from specbook.engine.vllm.engine import Vllm
-from specbook.engine.vllm.prometheus import read
+from specbook.engine.vllm.telemetry import read
 from specbook.errors import EngineError
 from specbook.records.run import SpecDecodeCounters
 

@@ -13,7 +13,7 @@ from specbook.bench import campaign, experiments, preview, provenance
 from specbook.cli import ask, doctor, main
 from specbook.cli.main import app
 from specbook.config import profiles
-from specbook.engine import running
+from specbook.engine import client
 from specbook.engine import server as engine_server
 from specbook.errors import EngineError
 from specbook.report import render
@@ -401,7 +401,7 @@ def test_ask_streams_the_answer_as_it_is_and_then_four_lines(monkeypatch, argume
 def test_ask_takes_the_url_of_a_server_that_runs(monkeypatch):
     given = []
     monkeypatch.setattr(
-        running, "Running", lambda *at: given.append(at) or SimpleNamespace(title="vLLM there")
+        client, "Running", lambda *at: given.append(at) or SimpleNamespace(title="vLLM there")
     )
     reply = ask.Reply(ttft_s=0.1, e2e_s=1.0, output_tokens=10, spec_decode=None)
     monkeypatch.setattr(ask, "ask", lambda *_: reply)

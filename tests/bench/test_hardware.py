@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from specbook.bench import hardware
 from specbook.bench.hardware import PEAKS
 from specbook.engine.base import Build
-from specbook.engine.vllm import libraries
+from specbook.engine.vllm import requirements
 from specbook.errors import EngineError
 from specbook.records import machine_rule
 from specbook.records.origin import Hardware
@@ -222,20 +222,20 @@ def test_a_mistyped_field_is_refused():
 
 def test_libiomp_is_looked_for_beside_python(monkeypatch, tmp_path):
     monkeypatch.setattr(hardware.sys, "prefix", str(tmp_path))
-    assert libraries.find_libiomp() is None
+    assert requirements.find_libiomp() is None
     library = tmp_path / "lib" / "libiomp5.so"
     library.parent.mkdir()
     library.touch()
-    assert libraries.find_libiomp() == library
+    assert requirements.find_libiomp() == library
 
 
 def test_tcmalloc_is_found_without_a_linker_cache(monkeypatch, tmp_path):
-    monkeypatch.setattr(libraries.ctypes.util, "find_library", lambda name: None)
-    monkeypatch.setattr(libraries, "LIBRARY_DIRS", (str(tmp_path),))
-    assert libraries.find_tcmalloc() is None
+    monkeypatch.setattr(requirements.ctypes.util, "find_library", lambda name: None)
+    monkeypatch.setattr(requirements, "LIBRARY_DIRS", (str(tmp_path),))
+    assert requirements.find_tcmalloc() is None
     (tmp_path / "libtcmalloc_minimal.so.4").touch()
     (tmp_path / "libtcmalloc_minimal_debug.so.4").touch()
-    assert libraries.find_tcmalloc() == tmp_path / "libtcmalloc_minimal.so.4"
+    assert requirements.find_tcmalloc() == tmp_path / "libtcmalloc_minimal.so.4"
 
 
 def test_peaks_are_measured_in_flops_and_bytes_per_second(monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 from specbook import records
 from specbook.bench import stall
 from specbook.config.schema import Load
-from specbook.engine.vllm.prometheus import pulse
+from specbook.engine.vllm.telemetry import pulse
 from specbook.errors import EngineError, HangError
 
 CLOSED = Load(concurrency=4, num_requests=16, num_warmups=0)

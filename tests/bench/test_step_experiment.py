@@ -82,7 +82,7 @@ def engine(monkeypatch, tmp_path):
         step_profile.traffic_phases, "send",
         lambda how, target, url, key, seed, watch: Served.all[int(url)].send(seed, how.num_requests),
     )  # fmt: skip
-    monkeypatch.setattr(step_profile.registry, "of", lambda target: SimpleNamespace(profiler=Profiler()))
+    monkeypatch.setattr(step_profile.engine, "of", lambda target: SimpleNamespace(profiler=Profiler()))
     monkeypatch.setattr(step_profile.paths, "scratch", lambda name: tmp_path)
 
 
@@ -120,7 +120,7 @@ def test_an_engine_without_a_profiler_a_failed_answer_and_a_refused_profile_are_
     monkeypatch.setattr(step_profile.traffic_phases, "send", lambda *_, **__: failed)
     with pytest.raises(EngineError, match="answered too little to time a step: out of memory"):
         step_profile.run(asked())
-    monkeypatch.setattr(step_profile.registry, "of", lambda target: SimpleNamespace(profiler=None))
+    monkeypatch.setattr(step_profile.engine, "of", lambda target: SimpleNamespace(profiler=None))
     with pytest.raises(ConfigError, match="engine 'vllm' has no profiler"):
         step_profile.run(asked())
 

@@ -13,7 +13,7 @@ from engine_models import make_model
 from specbook import engine, paths
 from specbook.bench.hardware import detect
 from specbook.config.schema import Load, Point, Speculation, Target, Traffic
-from specbook.engine import registry
+from specbook.engine import base
 from specbook.engine.server import Server
 from specbook.records.origin import Hardware
 
@@ -41,7 +41,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Target:
 @pytest.fixture
 def echo(monkeypatch: pytest.MonkeyPatch) -> Target:
     """A target of the second engine: its folder, `tests/engines/echo`, is all there is to add."""
-    monkeypatch.setattr(registry, "_REGISTRY", dict(registry._REGISTRY))
+    monkeypatch.setattr(base, "_REGISTRY", dict(base._REGISTRY))
     monkeypatch.setattr(engine, "__path__", [*engine.__path__, str(ENGINES)])
     monkeypatch.delitem(sys.modules, "specbook.engine.echo", raising=False)
     engine.import_all()

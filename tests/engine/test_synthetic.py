@@ -14,8 +14,9 @@ from specbook.config import models
 from specbook.config.chapter import Experiment
 from specbook.config.schema import Speculation, Target
 from specbook.engine import counters, preflight
+from specbook.engine.base import Build
 from specbook.engine.server import Server
-from specbook.engine.vllm import command
+from specbook.engine.vllm.engine import Vllm
 from specbook.errors import ConfigError
 
 RATES = (0.8, 0.5, 0.3)
@@ -26,23 +27,23 @@ SHAPE = Target(name="shape", model="org/target", max_model_len=512, load_format=
 
 
 def test_the_server_is_told_of_rates_and_of_random_weights():
-    line = command.line(SHAPE, PLAYED, 1)
+    line = Vllm().command(SHAPE, PLAYED, 1)
     assert line[line.index("--load-format") + 1] == "dummy"
     told = json.loads(line[line.index("--speculative-config") + 1])
     assert told["rejection_sample_method"] == "synthetic"
     assert told["synthetic_acceptance_rates"] == list(RATES)
     own = PLAYED.model_copy(update={"synthetic_acceptance_rates": None})
-    plain = command.line(SHAPE.model_copy(update={"load_format": "auto"}), own, 1)
+    plain = Vllm().command(SHAPE.model_copy(update={"load_format": "auto"}), own, 1)
     assert not {"--load-format", "--worker-cls"} & set(plain)
     assert "rejection_sample_method" not in plain[plain.index("--speculative-config") + 1]
 
 
 def test_the_cpu_build_gets_a_worker_that_can_play_and_no_other_build_does(monkeypatch):
     for device, wanted in (("cpu", True), ("accelerator", False)):
-        built = command.Build("vllm", "0.32.0", device)
-        monkeypatch.setattr(command, "build", lambda built=built: built)
-        assert ("--worker-cls" in command.line(SHAPE, PLAYED, 1)) is wanted
-        assert "--worker-cls" not in command.line(SHAPE, None, 1)
+        built = Build("vllm", "0.32.0", device)
+        monkeypatch.setattr(Vllm, "build", lambda self, built=built: built)
+        assert ("--worker-cls" in Vllm().command(SHAPE, PLAYED, 1)) is wanted
+        assert "--worker-cls" not in Vllm().command(SHAPE, None, 1)
 
 
 @pytest.mark.parametrize(

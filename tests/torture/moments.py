@@ -23,7 +23,7 @@ ENDINGS = {
     "SIGQUIT": (signal.SIGQUIT,), "Ctrl-C": (signal.SIGINT,), "Ctrl-C twice": (signal.SIGINT, signal.SIGINT),
     "stopped and continued": (signal.SIGSTOP, signal.SIGCONT),
 }  # fmt: skip
-PARTS = {"server": "serve.py", "guard": "guard.py", "load generator": "torture_load.py"}
+PARTS = {"server": "serve.py", "guard": "reaper.py", "load generator": "torture_load.py"}
 rounds = pytest.mark.parametrize("nth", range(ROUNDS))
 
 

@@ -26,11 +26,11 @@ class Shout:
 def prepare() -> None:
     """Make the echo engine and its load generator known, and the machine small."""
     from specbook import engine, paths
-    from specbook.engine import registry
+    from specbook.engine import base
 
     engine.__path__.append(str(HERE.parent / "engines"))
     engine.import_all()
-    registry._REGISTRY["echo"].load_tool = Shout()  # "echo" < "vllm": the first tool is taken
+    base._REGISTRY["echo"].load_tool = Shout()  # "echo" < "vllm": the first tool is taken
     paths.machine_lock = lambda: paths.root() / "measure.lock"
 
     from specbook.bench import campaign

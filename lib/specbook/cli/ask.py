@@ -9,7 +9,7 @@ from specbook.analysis import acceptance
 from specbook.config.profiles import Profile
 from specbook.config.schema import Frozen
 from specbook.engine import counters
-from specbook.engine.running import Running
+from specbook.engine.client import Running
 from specbook.engine.server import Server
 from specbook.errors import ConfigError, EngineError
 from specbook.records.run import SpecDecodeCounters

@@ -9,7 +9,7 @@ import psutil
 
 from specbook import engine, paths
 from specbook.bench.hardware import NATIVE_BFLOAT16, cpu_vectors, output
-from specbook.engine.machine_check import Check, which
+from specbook.engine.base import Check, which
 
 GB = 10**9
 MIN_DISK_BYTES = 8 * GB

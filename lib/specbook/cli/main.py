@@ -246,15 +246,15 @@ def serve(
 ) -> None:
     """Serve a profile until Ctrl-C, on an OpenAI-compatible endpoint."""
     from specbook.config import profiles
-    from specbook.engine import api_keys
+    from specbook.engine import client
     from specbook.engine.server import Server
 
     with _one_clear_message(f"{profile} has ended."):
         chosen = profiles.load(profile)
         _warn([(chosen.target, chosen.speculation)])
         if api_key is not None:
-            raise ConfigError(api_keys.NEVER_ON_A_COMMAND_LINE)
-        key = typer.prompt("API key", hide_input=True) if ask_api_key else api_keys.read(api_key_file)
+            raise ConfigError(client.NO_KEY_ON_A_COMMAND_LINE)
+        key = typer.prompt("API key", hide_input=True) if ask_api_key else client.read_api_key(api_key_file)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         out.print(f"starting {profile} ...")
         starting = Server(
@@ -285,8 +285,7 @@ def ask(
     """Ask one question; the answer streams, then four lines say what it took."""
     from specbook.cli import ask as asking
     from specbook.config import prices, profiles
-    from specbook.engine import api_keys
-    from specbook.engine.running import Running
+    from specbook.engine.client import Running, read_api_key
     from specbook.engine.server import Server
 
     def show(text: str) -> None:
@@ -295,7 +294,7 @@ def ask(
     with _one_clear_message():
         dollars, price = asking.own_price(usd_per_hour)
         if url is not None:
-            running = Running(url, api_keys.read(api_key_file))
+            running = Running(url, read_api_key(api_key_file))
             reply, served = asking.ask(running, question, max_tokens, show), running.title
         else:
             chosen = profiles.load(profile)

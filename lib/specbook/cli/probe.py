@@ -43,15 +43,14 @@ def probe(
     from specbook import paths
     from specbook.bench.acceptance_probe import interleaved
     from specbook.config import plan_overrides, profiles, prompt_files
-    from specbook.engine import api_keys
-    from specbook.engine.running import Running
+    from specbook.engine.client import Running, read_api_key
     from specbook.engine.server import Server
 
     with one_clear_message(INTERRUPTED):
         file = paths.at(plan_overrides.file(traffic))
         wanted = interleaved(prompt_files.load(file), seed, file.name.partition(".")[0])
         if url is not None:
-            found = _asked(Running(url, api_keys.read(api_key_file)), wanted, max_tokens, seconds)
+            found = _asked(Running(url, read_api_key(api_key_file)), wanted, max_tokens, seconds)
         else:
             chosen = profiles.load(profile)
             if chosen.speculation is None:

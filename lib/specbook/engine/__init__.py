@@ -6,7 +6,7 @@ Every folder here is an engine and is imported, so to add an engine is to add it
 from importlib import import_module
 from pkgutil import iter_modules
 
-from specbook.engine.registry import known, load_tool, of, register
+from specbook.engine.base import known, load_tool, of, register
 
 __all__ = ["import_all", "known", "load_tool", "of", "register"]
 

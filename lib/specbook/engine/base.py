@@ -1,13 +1,18 @@
-"""What an engine must tell us: the one place that says what a folder beside this file has to bring."""
+"""What a folder beside this file has to bring to be an engine, and the engines there are, by name."""
 
+import importlib.metadata
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self
+
+from pydantic import BaseModel, ConfigDict
 
 from specbook.config.schema import Point, Speculation, Target
-from specbook.engine.machine_check import Check
+from specbook.errors import ConfigError, EngineError
 from specbook.records.run import ServerCounters, SpecDecodeCounters
+from specbook.suggestions import near
 
 OPEN_PATHS = "SPECBOOK_OPEN_PATHS"
 """Variable of a server with a key: the paths that need none, separated by spaces."""
@@ -83,6 +88,49 @@ class Profiler(Protocol):
         """
 
 
+class Check(BaseModel):
+    """One thing that was looked for."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    name: str
+    """What was looked for."""
+    ok: bool | None
+    """True: all is well. False: missing or wrong, and needed. None: missing, and optional."""
+    found: str
+    """Its version or place, or what is there instead."""
+    fix: str
+    """What fixes it, as a command where there is one; empty when all is well."""
+
+    @classmethod
+    def of(cls, name: str, ok: bool | None, found: str, fix: str) -> Self:
+        """A check whose fix is only told when it is needed."""
+        return cls(name=name, ok=ok, found=found, fix="" if ok else fix)
+
+    @classmethod
+    def needed(cls, name: str, found: object, fix: str) -> Self:
+        """Something without which nothing works; `found` is None where it is missing."""
+        return cls.of(name, found is not None, str(found or "none"), fix)
+
+    @classmethod
+    def optional(cls, name: str, found: object, fix: str) -> Self:
+        """Something that helps; `found` is None where it is missing."""
+        return cls.of(name, True if found else None, str(found or "none"), fix)
+
+
+def which(*commands: str) -> str | None:
+    """Where the first of these commands lies."""
+    return next((path for command in commands if (path := shutil.which(command))), None)
+
+
+def version(distribution: str) -> str | None:
+    """The installed version of a package."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
 class Engine(Protocol):
     """An inference engine with an OpenAI-compatible server. A folder beside this file registers one."""
 
@@ -136,3 +184,35 @@ class Engine(Protocol):
 
     def checks(self) -> Iterable[Check]:
         """What this machine must have for it, for `specbook doctor`."""
+
+
+_REGISTRY: dict[str, Engine] = {}
+
+
+def register(engine: Engine) -> None:
+    """Make an engine known."""
+    _REGISTRY[engine.name] = engine
+
+
+def known() -> list[Engine]:
+    """Every engine, by name."""
+    return [_REGISTRY[name] for name in sorted(_REGISTRY)]
+
+
+def of(target: Target) -> Engine:
+    """The engine that serves a target.
+
+    Raises:
+        ConfigError: if there is none of that name, naming the near match.
+    """
+    if target.engine not in _REGISTRY:
+        raise ConfigError(f"no engine {target.engine!r}{near(target.engine, _REGISTRY)}")
+    return _REGISTRY[target.engine]
+
+
+def load_tool() -> LoadTool:
+    """The load generator: one for all engines, or their numbers could not be compared."""
+    for engine in known():
+        if engine.load_tool is not None:
+            return engine.load_tool
+    raise EngineError("no engine that is registered brings a load generator")

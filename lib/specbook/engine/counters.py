@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
 from specbook.engine.base import Counters
 from specbook.errors import EngineError
-from specbook.records.run import ServerCounters, SpecDecodeCounters
 
+T = TypeVar("T", bound=BaseModel)
 SETTLE_S = 5.0
 """A server may count a finished request a moment after its last byte left."""
 
@@ -19,29 +20,24 @@ def delta(before: Counters, after: Counters) -> Counters:
     Raises:
         EngineError: if a counter went backwards: the server was restarted in between.
     """
-    server = ServerCounters(**_grown(before.server, after.server))
-    if after.spec_decode is None:
-        return Counters(server, None)
-    first = before.spec_decode or _nothing(len(after.spec_decode.num_accepted_tokens_per_pos))
-    return Counters(server, SpecDecodeCounters(**_grown(first, after.spec_decode)))
+    drafted = after.spec_decode and _grown(before.spec_decode, after.spec_decode)
+    return Counters(_grown(before.server, after.server), drafted)
 
 
-def _grown(before: BaseModel, after: BaseModel) -> dict[str, float | tuple[int, ...]]:
-    return {name: _difference(name, getattr(before, name), value) for name, value in after}
+def _grown(before: T | None, after: T) -> T:
+    """How much each counter grew, from 0 where there was none before."""
+    grown = {name: _difference(name, getattr(before, name, None), value) for name, value in after}
+    return type(after)(**grown)
 
 
-def _difference(name, before, after):
+def _difference(name: str, before: Any, after: Any) -> Any:
     if isinstance(after, tuple):
+        before = before or (0,) * len(after)
         return tuple(_difference(name, a, b) for a, b in zip(before, after, strict=True))
+    before = before or 0
     if after < before:
         raise EngineError(f"{name} went from {before:g} to {after:g}: server restarted?")
     return after - before
-
-
-def _nothing(positions: int) -> SpecDecodeCounters:
-    return SpecDecodeCounters(
-        num_drafts=0, num_draft_tokens=0, num_accepted_tokens=0, num_accepted_tokens_per_pos=(0,) * positions
-    )
 
 
 def settled(read: Callable[[], Counters], before: Counters, finished: int) -> Counters:

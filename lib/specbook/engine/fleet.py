@@ -8,13 +8,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import psutil
 
+from specbook import engine
 from specbook.config.schema import Arm, resolve_model
-from specbook.engine import registry
 from specbook.engine.preflight import models
 from specbook.engine.server import Server
 from specbook.errors import EngineError
@@ -29,7 +28,7 @@ BYTES_BESIDE_WEIGHTS = 3 * 2**30
 
 def at_once(arms: Sequence[Arm]) -> int:
     """How many of these servers this machine holds together; one where an engine takes all the memory."""
-    if any(registry.of(target).build().device != "cpu" for target, _ in arms):
+    if any(engine.of(target).build().device != "cpu" for target, _ in arms):
         return 1
     largest = max(sum(map(_weights_bytes, models(*arm))) for arm in arms)
     return max(1, int(psutil.virtual_memory().available / (BYTES_BESIDE_WEIGHTS + largest)))
@@ -66,9 +65,7 @@ class Fleet:
             self._stack = self._stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     @contextmanager

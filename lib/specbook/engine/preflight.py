@@ -26,15 +26,12 @@ def local_folder(model: str) -> Path | None:
     Raises:
         ConfigError: if `model` can only be a folder, and it is missing.
     """
-    folder = Path(resolve_model(model))
+    folder, place = Path(resolve_model(model)), paths.root() / model
     if os.path.isdir(folder):  # False, and no error, for a name too long to be one
         return folder
-    made = paths.build_dir() in (paths.root() / model).parents
-    if (
-        made
-        or model.startswith(("/", ".", "~"))
-        or ((paths.root() / model).parent != paths.root() and os.path.isdir((paths.root() / model).parent))
-    ):
+    made = paths.build_dir() in place.parents
+    beside_others = place.parent != paths.root() and os.path.isdir(place.parent)
+    if made or beside_others or model.startswith(("/", ".", "~")):
         fix = "`specbook run` makes it of what models/ ships" if made else "run `specbook train`"
         raise ConfigError(f"model folder {model} does not exist: {fix}, or fix `model`")
     return None

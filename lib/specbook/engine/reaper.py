@@ -1,6 +1,6 @@
 """A small process between us and an engine: when we are gone, however we went, so is the engine.
 
-Run by path (`python -IS guard.py GRACE_S COMMAND...`), standard library only, so that it starts in 30 ms.
+Run by path (`python -IS reaper.py GRACE_S COMMAND...`), standard library only, so that it starts in 30 ms.
 Its standard input is a pipe from whoever started it: end of file means that the owner closed it or died, even
 by SIGKILL. It adopts the engine's orphans (PR_SET_CHILD_SUBREAPER), ends the engine with SIGTERM, and after
 GRACE_S seconds with SIGKILL, whatever process group the engine's own children chose.

@@ -12,7 +12,6 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from types import TracebackType
 from typing import Self
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
@@ -70,13 +69,11 @@ class Router:
         try:
             asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(START_S)
         except OSError as error:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise EngineError(f"the router cannot listen at {self.url}: {error.strerror}") from error
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(START_S)
         finally:

@@ -8,15 +8,14 @@ import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import httpx
 import psutil
 
-from specbook import paths
+from specbook import engine, paths
 from specbook.config.schema import Speculation, Target
-from specbook.engine import preflight, reaper, registry
+from specbook.engine import preflight, reaper
 from specbook.engine.base import OPEN_PATHS, Counters, Pulse
 from specbook.engine.client import Client
 from specbook.errors import ConfigError, EngineError
@@ -47,20 +46,14 @@ class Server:
     """
 
     def __init__(
-        self,
-        target: Target,
-        speculation: Speculation | None = None,
-        *,
-        port: int | None = None,
-        api_key: str | None = None,
-        open_counters: bool = False,
-        ready_timeout_s: float = 600,
+        self, target: Target, speculation: Speculation | None = None, *, port: int | None = None,
+        api_key: str | None = None, open_counters: bool = False, ready_timeout_s: float = 600,
         log_dir: Path | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.target, self.speculation, self.api_key = target, speculation, api_key
         self.port = port or preflight.free_port()
         self.ready_timeout_s = ready_timeout_s
-        self.engine = registry.of(target)
+        self.engine = engine.of(target)
         lock = self.engine.lock_arguments if api_key else ()
         self.command = [*self.engine.command(target, speculation, self.port), *lock]
         self._open_paths = [self.engine.health_path, *([self.engine.counters_path] if open_counters else [])]
@@ -99,9 +92,7 @@ class Server:
         self.start_s = time.monotonic() - self._began
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _start(self) -> None:
@@ -114,11 +105,10 @@ class Server:
             )  # fmt: skip
 
     def _whole_environment(self) -> dict[str, str]:
+        # A key in the caller's environment is not ours: every request would be refused.
         inherited = {name: text for name, text in os.environ.items() if name != self.engine.key_variable}
-        if not self.api_key:  # a key in the caller's environment is not ours: every request would be refused
-            return {**inherited, **self.environment}
         lock = {self.engine.key_variable: self.api_key, OPEN_PATHS: " ".join(self._open_paths)}
-        return {**inherited, **self.environment, **lock}
+        return inherited | self.environment | (lock if self.api_key else {})
 
     def _wait_until_ready(self, within_s: float) -> None:
         deadline = time.monotonic() + within_s

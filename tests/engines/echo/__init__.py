@@ -4,9 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from specbook.engine.base import Build, Counters, Pulse
-from specbook.engine.machine_check import Check
-from specbook.engine.registry import register
+from specbook.engine.base import Build, Check, Counters, Pulse, register
 from specbook.records.run import ServerCounters, SpecDecodeCounters
 
 

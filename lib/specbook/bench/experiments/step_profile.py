@@ -10,12 +10,11 @@ from pathlib import Path
 import httpx
 from pydantic import Field
 
-from specbook import paths
+from specbook import engine, paths
 from specbook.bench import traffic_phases
 from specbook.bench.experiments.registry import register
 from specbook.bench.traffic_phases import WARM_SEED, Phases
 from specbook.config.schema import Frozen, Name, Speculation, Target
-from specbook.engine import registry
 from specbook.engine.base import Profiler
 from specbook.engine.server import Server
 from specbook.errors import ConfigError, EngineError
@@ -54,7 +53,7 @@ def run(asked: Asked) -> Stepped:
         ConfigError: if the engine has no profiler, or the models cannot work.
         EngineError: if a server does not start or answer, or no step was profiled.
     """
-    profiler = registry.of(asked.target).profiler
+    profiler = engine.of(asked.target).profiler
     if profiler is None:
         raise ConfigError(f"engine {asked.target.engine!r} has no profiler: leave the experiment out")
     how = Phases(

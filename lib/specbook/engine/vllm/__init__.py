@@ -3,7 +3,7 @@
 In: a target and how to speculate. Out: what `engine.base` asks of an engine, in our words.
 """
 
-from specbook.engine.registry import register
+from specbook.engine.base import register
 from specbook.engine.vllm.engine import Vllm
 from specbook.engine.vllm.neuron import NxdInference
 

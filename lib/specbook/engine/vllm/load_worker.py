@@ -1,6 +1,6 @@
 """vLLM's load generator kept alive between points: its imports take 10 s, a point often less.
 
-Run by path (`python -P loadgen_worker.py LOG`). Jobs come in as JSON lines,
+Run by path (`python -P load_worker.py LOG`). Jobs come in as JSON lines,
 `{"argv": [...], "api_key": ...}`; each is answered by one, `{"error": null}`. What vLLM prints goes to
 LOG. It ends with its input.
 """

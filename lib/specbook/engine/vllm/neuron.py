@@ -15,9 +15,8 @@ from pathlib import Path
 
 from specbook import paths
 from specbook.config.schema import Speculation, Target, digest, resolve_model
-from specbook.engine.base import Build, Counters
-from specbook.engine.machine_check import Check
-from specbook.engine.vllm import command, prometheus
+from specbook.engine.base import Build, Check, Counters, Device
+from specbook.engine.vllm import telemetry
 from specbook.engine.vllm.engine import Vllm
 from specbook.errors import EngineError
 
@@ -51,6 +50,10 @@ class NxdInference(Vllm):
             "vLLM 0.9.1), with this project beside it"
         )
 
+    def device(self) -> Device:
+        """Known without the library too."""
+        return "accelerator"
+
     def refusal(self, target: Target, speculation: Speculation | None) -> str | None:
         """Methods that it does not know, random weights, and acceptance that is played."""
         if target.load_format == "dummy" or (speculation and speculation.synthetic_acceptance_rates):
@@ -67,7 +70,7 @@ class NxdInference(Vllm):
         """vLLM's line; a draft has no method here: the neuron config says whether it is a head."""
         neuron: dict[str, bool] = {"save_sharded_checkpoint": True}
         if speculation is None:
-            return [*command.line(target, None, port), "--override-neuron-config", json.dumps(neuron)]
+            return [*super().command(target, None, port), "--override-neuron-config", json.dumps(neuron)]
         neuron |= {"enable_fused_speculation": True, **MODES.get(speculation.method, {})}
         draft = {
             "model": resolve_model(speculation.model or ""),
@@ -75,14 +78,14 @@ class NxdInference(Vllm):
             "max_model_len": target.max_model_len,
         }
         more = ["--speculative-config", json.dumps(draft), "--override-neuron-config", json.dumps(neuron)]
-        return [*command.line(target, None, port), *more]
+        return [*super().command(target, None, port), *more]
 
     def environment(self, target: Target, speculation: Speculation | None) -> dict[str, str]:
         """The framework, and a folder of compiled graphs for this server alone.
 
         The loader takes whatever lies there for its own: two K in one folder would be one K twice.
         """
-        given = command.environment(target, speculation, "accelerator")
+        given = super().environment(target, speculation)
         top = Path(os.environ.get(ARTIFACTS) or paths.build_dir() / "neuron")
         own = digest([target.model_dump(), speculation.model_dump() if speculation else None], 12)
         return given | {
@@ -92,7 +95,7 @@ class NxdInference(Vllm):
 
     def counters(self, text: str) -> Counters:
         """As vLLM's; this release counts no hits of a prefix cache, and its graph shows no drafts."""
-        return prometheus.read(text, uncounted=("prefix_cache_hits",))
+        return telemetry.read(text, uncounted=("prefix_cache_hits",))
 
     def checks(self) -> Iterator[Check]:
         """Only where it is installed: elsewhere nothing is missing."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from specbook.engine.running import Running
+from specbook.engine.client import Running
 from specbook.errors import EngineError
 
 METRICS = (Path(__file__).parents[1] / "data/metrics-after.txt").read_text()

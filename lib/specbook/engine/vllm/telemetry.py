@@ -1,7 +1,9 @@
-"""vLLM's own counters, read from `/metrics`."""
+"""What a vLLM server shows of itself: its counters in `/metrics`, and its log."""
 
+import re
 from collections import Counter
 from collections.abc import Collection
+from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -63,3 +65,39 @@ def pulse(text: str) -> Pulse:
         total("vllm:num_requests_running") + total("vllm:num_requests_waiting"),
         prefill_s / prefills if prefills else 0.0,
     )
+
+
+PREFIX = re.compile(
+    r"^(\x1b\[[0-9;]*m)*(\([\w-]+ pid=\d+\) )?(\x1b\[[0-9;]*m)*"  # (EngineCore pid=123)
+    r"((DEBUG|INFO|WARNING|ERROR|CRITICAL) [\d-]+ [\d:]+ \[[^\]]*\] ?)?"  # ERROR 11-21 12:00:00 [core.py:1]
+)
+EXCEPTION = re.compile(r"^([\w.]*(Error|Exception|Refused)|[\w./-]+\.py: error): \S")
+SECOND_HAND = re.compile(
+    "Engine core initialization failed|See root cause above|WorkerProc initialization failed"
+)
+"""What the front end says when an engine process failed: the reason stands above."""
+TAIL_BYTES = 1_000_000
+
+
+def last_words(path: Path) -> str:
+    """The last error that a log names, with the line that explains it; failing that its last lines."""
+    lines = _lines(path)
+    errors = [i for i, line in enumerate(lines) if EXCEPTION.match(line) and not SECOND_HAND.search(line)]
+    if not errors:
+        return "\n".join([line for line in lines if line.strip()][-3:]) or "(its log is empty)"
+    first, *after = lines[errors[-1] : errors[-1] + 3]
+    detail = [
+        line.strip() for line in after if line.startswith(" ") and not line.lstrip().startswith("File ")
+    ]
+    return " ".join([first, *detail])[:600]
+
+
+def _lines(path: Path) -> list[str]:
+    """The log's last megabyte, one string per line, without vLLM's process and time prefixes."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return []
+    return [PREFIX.sub("", line).rstrip() for line in text.splitlines()]
