@@ -10,7 +10,7 @@ def test_grace_is_the_sum_of_its_parts():
 
 
 @pytest.mark.parametrize(("cold_s", "window_s"), [(40, 300), (150, 300), (151, 302), (1020, 2040)])
-def test_scale_in_waits_twice_the_cold_start_and_five_minutes_at_least(cold_s, window_s):
+def test_scale_in_waits_for_two_cold_starts(cold_s, window_s):
     assert a.scale_down_window_s(cold_s) == window_s
 
 
@@ -30,5 +30,5 @@ def test_littles_law_with_a_floor_under_its_denominator(waiting, finished_per_s,
     assert a.queue_wait_ms(waiting, finished_per_s, servers) == pytest.approx(wait_ms)
 
 
-def test_the_reaction_time_is_bounded_by_the_sum_of_its_stages():
+def test_the_reaction_time_is_the_sum_of_its_stages():
     assert a.reaction_bound_s(10, 25, 10, 30, 15, 300) == 390

@@ -16,12 +16,12 @@ def but_for_revisions(documents: list) -> list[str]:
 
 
 @pytest.mark.parametrize("overlay", ["base", *OVERLAYS])
-def test_shipped_overlays_have_nothing_to_mend_but_the_revisions(overlay):
+def test_shipped_overlays_lack_only_revisions(overlay):
     assert but_for_revisions(manifests(overlay)) == []
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
-def test_shipped_components_have_nothing_to_mend(component, with_component):
+def test_shipped_components_lack_nothing(component, with_component):
     assert but_for_revisions(with_component(component)) == []
 
 

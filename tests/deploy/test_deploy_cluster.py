@@ -206,7 +206,7 @@ def test_an_expired_login_is_named(deploy, tmp_path):
     assert "To fix: log in again" in said
 
 
-def test_missing_operators_are_all_named_and_nothing_is_changed(deploy):
+def test_missing_operators_are_all_named(deploy):
     monitors = [
         {"apiVersion": version, "kind": kind, "metadata": {"name": "x", "namespace": deploy.namespace}}
         for version, kind in (
@@ -238,7 +238,7 @@ def test_fields_that_others_set_are_a_conflict_until_forced(deploy):
     assert deploy.get("cm", "c")["data"] == {"a": "1"}
 
 
-def test_a_job_that_fails_stops_the_apply_which_goes_on_later(deploy, kubelet):
+def test_a_failed_job_stops_the_apply_until_later(deploy, kubelet):
     kubelet.says[deploy.namespace] = {"phase": "Failed"}
     said = complaint(deploy("apply", "--yes"))
     assert "backoff limit" in said
@@ -374,7 +374,7 @@ def test_port_forward_without_a_running_pod_says_so(deploy, kubelet):
     assert "pod is not running" in complaint(deploy("port-forward", "--port", 0))
 
 
-def test_delete_keeps_the_cache_and_the_namespace_unless_told(deploy):
+def test_delete_keeps_cache_and_namespace(deploy):
     deploy("apply", "--yes")
     assert "give --yes" in complaint(deploy("delete"))
     result = deploy("delete", "--yes")

@@ -56,7 +56,7 @@ def test_packages_come_from_the_lock_alone(engine):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_system_packages_are_those_that_ci_knows_to_be_enough(engine):
+def test_system_packages_are_those_of_ci(engine):
     words = shlex.split(of(engine, "RUN")[0].split("--no-install-recommends")[1].split("&&")[0])
     ci = set(re.findall(r"^need (\S+)", (ROOT / ".ci" / "run").read_text(), re.MULTILINE))
     assert set(words) - {"python3.11", "ca-certificates"} <= ci
@@ -82,7 +82,7 @@ def test_the_tag_is_the_projects_version_everywhere(engine):
     assert f"-t {tag} ." in (DEPLOY / "README.md").read_text()
 
 
-def test_models_that_the_cpu_overlay_serves_are_in_its_image():
+def test_the_cpu_image_holds_the_overlays_models():
     container = server(manifests("cpu")).spec["containers"][0]
     model = flag(container, "model")
     assert model.startswith(f"{HOME}/models/")

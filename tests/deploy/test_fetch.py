@@ -42,7 +42,7 @@ def test_what_is_fetched_is_complete_and_fetched_once(tmp_path):
     assert len(fetch.check(tmp_path, MODELS)) == 2
 
 
-def test_the_marker_holds_each_files_digest_and_no_bookkeeping(tmp_path):
+def test_the_marker_holds_digests_of_the_model_alone(tmp_path):
     fetch.fetch(tmp_path, MODELS, writes_files)
     marker = json.loads((tmp_path / TARGET / fetch.MARKER).read_text())
     assert marker == {
@@ -51,7 +51,7 @@ def test_the_marker_holds_each_files_digest_and_no_bookkeeping(tmp_path):
     }
 
 
-def test_an_interrupted_download_is_not_complete_and_can_go_on(tmp_path):
+def test_an_interrupted_download_goes_on(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         fetch.fetch(tmp_path, MODELS, fails)
     with pytest.raises(ConfigError, match="not in the cache: wait for the Job specbook-fetch"):
@@ -83,7 +83,7 @@ def test_a_file_that_went_away_is_named(tmp_path):
         fetch.check(tmp_path, MODELS)
 
 
-def test_another_repository_at_the_same_place_is_not_taken_for_it(tmp_path):
+def test_another_repository_in_its_place_is_refused(tmp_path):
     fetch.fetch(tmp_path, MODELS, writes_files)
     with pytest.raises(ConfigError, match="org/other"):
         fetch.check(tmp_path, MODELS | {"TARGET_REPO": "org/other"})
@@ -115,7 +115,7 @@ def test_a_target_without_a_draft_is_one_model(tmp_path):
         (RepositoryNotFoundError("404", response=ANSWER), "the hub has no org/target that you may read"),
     ],
 )
-def test_a_hub_that_goes_out_of_reach_half_way_is_one_clear_message(tmp_path, monkeypatch, error, message):
+def test_a_hub_that_goes_away_half_way_is_said(tmp_path, monkeypatch, error, message):
     def half(repository, revision, local_dir):
         (local_dir / "config.json").write_text("{}")
         raise error

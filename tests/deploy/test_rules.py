@@ -173,7 +173,7 @@ def test_the_drift_alert_is_the_books_cusum(promtool, rule_file):
     passes(promtool, drift_case(rule_file, series, promql_expr_test=checks, alert_rule_test=alerts))
 
 
-def test_a_score_is_the_books_so_a_stretch_of_few_drafts_weighs_little(promtool, rule_file):
+def test_a_stretch_of_few_drafts_weighs_little(promtool, rule_file):
     """Stretches of 2 min, drafts and accepted tokens a minute; the last one falls, by few drafts."""
     day = [(1024, 2176), (128, 192), (1024, 1920), (128, 320)] * (30 * STEADY_H // 4)
     drafts, accepted = np.array([*day, (128, 128)], dtype=float).T
@@ -208,7 +208,7 @@ def test_the_drift_alert_comes_back_as_fast_after_hours(promtool, rule_file):
     passes(promtool, drift_case(rule_file, series, alert_rule_test=alerts))
 
 
-def test_the_drift_alert_is_silent_under_little_traffic_or_with_no_day_to_compare_with(promtool, rule_file):
+def test_the_drift_alert_needs_traffic_and_a_day_before(promtool, rule_file):
     quiet = drift_case(rule_file, drifting(3.0, 60, drafts=16), alert_rule_test=[fires(60, firing=False)])
     passes(promtool, quiet)
     young = {name: " ".join(v.split()[-300:]) for name, v in drifting(3.0, 60).items() if "accepted" in name}
@@ -233,7 +233,7 @@ def test_an_alert_on_a_metric_that_does_not_exist_is_found():
     assert unknown('absent(vllm:num_requests_queued{job="specbook"})') == {"vllm:num_requests_queued"}
 
 
-def test_names_from_the_source_are_those_of_a_running_server():
+def test_names_in_the_source_are_a_servers_own():
     text = (ROOT / "tests" / "data" / "metrics-before.txt").read_text()
     types = dict(re.findall(r"^# TYPE (vllm:\w+) (\w+)$", text, re.MULTILINE))
     shown = {name for name in types if not name.endswith("_created")}
@@ -323,7 +323,7 @@ def test_the_dashboard_shows_what_an_sre_asks_for():
     assert ["0.5" in latency[0], "0.99" in latency[1]] == [True, True]
 
 
-def test_every_panel_has_a_unit_a_sentence_and_a_place_of_its_own():
+def test_every_panel_has_unit_text_and_place():
     taken = set()
     for panel in panels():
         assert panel["description"].endswith(".")

@@ -79,7 +79,7 @@ def test_a_conversation_is_sent_with_all_its_turns(scratch, server, point, hardw
     assert sorted(got.input_tokens) == sorted(map(len, sent))
 
 
-def test_requests_that_the_server_refuses_make_a_failed_record(scratch, server, point, hardware):
+def test_refused_requests_make_a_failed_record(scratch, server, point, hardware):
     record = measure_point.measure(server, point(concurrency=4, max_tokens=5000), hardware=hardware)
     assert record.status == "failed"
     assert "12 of 12 requests failed: Bad Request" in record.reason

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from specbook.engine import client
 from specbook.engine.client import Running
 from specbook.errors import EngineError
 
@@ -48,7 +49,7 @@ def test_its_model_and_its_engine_are_found(tail):
         assert found.counters().spec_decode.num_drafts > 0
 
 
-def test_one_that_shows_no_counters_can_be_asked_all_the_same():
+def test_a_server_without_counters_can_be_asked():
     with serving(MODELS | {"/metrics": "something_else 1\n"}) as url:
         assert Running(url).counters() is None
         assert Running(url).title == f"a server at {url}, mine"
@@ -75,3 +76,11 @@ def test_a_server_that_wants_a_key_or_is_gone_is_told():
         Running(url)
     with pytest.raises(EngineError, match="no server answers at nonsense"):
         Running("nonsense")
+
+
+@pytest.mark.parametrize(("url", "checked"), [("https://a.example", True), ("http://127.0.0.1:1", False)])
+def test_certificates_are_checked_where_there_are_any(url, checked, monkeypatch):
+    given = {}
+    monkeypatch.setattr(client.httpx, "Client", lambda **options: given.update(options))
+    client.Client(url, "mine", "k")
+    assert given["verify"] is checked

@@ -44,7 +44,7 @@ def test_as_many_as_memory_holds(memory, tmp_path):
     assert fleet.at_once([(here, None)]) == 1
 
 
-def test_one_on_an_accelerator_and_for_a_model_of_unknown_size(memory, tmp_path):
+def test_one_on_an_accelerator_or_of_unknown_size(memory, tmp_path):
     memory(64)
     assert fleet.at_once([Arm(Target(name="t", model="org/hub-id", max_model_len=64), None)]) == 1
     memory(64, on="accelerator")
@@ -135,7 +135,7 @@ def test_the_next_begins_while_one_starts(starts):
     assert {f"stop {name}" for name in "abc"} < {*events}
 
 
-def test_an_interrupt_ends_those_that_were_not_waited_for_yet(starts):
+def test_an_interrupt_ends_those_not_waited_for(starts):
     events, bad = starts
     bad["a"] = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt), Fleet(WANTED):
@@ -144,7 +144,7 @@ def test_an_interrupt_ends_those_that_were_not_waited_for_yet(starts):
 
 
 @pytest.mark.engine
-def test_one_runs_while_the_others_wait_and_the_dead_come_back_once(target):
+def test_one_runs_and_the_dead_come_back_once(target):
     with Fleet([Arm(target, None), Arm(target, NGRAM)]) as servers:
         with servers.running(Arm(target, NGRAM)) as drafting:
             assert drafting.speculation == NGRAM

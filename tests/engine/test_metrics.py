@@ -46,7 +46,7 @@ def test_engines_of_one_server_are_summed():
     assert counters.delta(AFTER, two).server == AFTER.server
 
 
-def test_a_request_counted_a_moment_after_its_answer_is_waited_for():
+def test_a_request_that_is_counted_late_is_waited_for():
     readings = iter([BEFORE, BEFORE, AFTER])
     finished = AFTER.server.requests_finished - BEFORE.server.requests_finished
     assert counters.settled(lambda: next(readings), BEFORE, finished) == AFTER

@@ -30,7 +30,7 @@ def nxdi() -> NxdInference:
     return engine.of(TARGET)
 
 
-def test_without_a_draft_the_line_is_vllms_and_one_option_more(nxdi):
+def test_without_a_draft_one_option_is_added(nxdi):
     line = nxdi.command(TARGET, None, 8000)
     assert line[1:3] == ["-m", "vllm.entrypoints.openai.api_server"]
     assert option(line, "--override-neuron-config") == {"save_sharded_checkpoint": True}
@@ -38,7 +38,7 @@ def test_without_a_draft_the_line_is_vllms_and_one_option_more(nxdi):
 
 
 @pytest.mark.parametrize(("method", "is_head"), [("draft_model", False), ("eagle", True)])
-def test_a_draft_is_compiled_with_its_target_and_only_a_head_is_called_one(nxdi, method, is_head):
+def test_a_draft_is_compiled_with_its_target(nxdi, method, is_head):
     line = nxdi.command(TARGET, drafted(method), 8000)
     assert option(line, "--speculative-config") == {
         "model": "org/draft", "num_speculative_tokens": 7, "max_model_len": 1024,
@@ -60,7 +60,7 @@ def test_what_it_does_not_know_is_refused_with_the_way_out(nxdi, method):
     assert "plays no acceptance" in nxdi.refusal(TARGET, played)
 
 
-def test_each_server_has_compiled_graphs_of_its_own_below_the_callers_folder(nxdi, monkeypatch):
+def test_each_server_has_compiled_graphs_of_its_own(nxdi, monkeypatch):
     monkeypatch.setenv(ARTIFACTS, "volume/graphs")
     arms = [(TARGET, s) for s in (None, drafted("draft_model", 5), drafted("draft_model", 7))]
     found = [nxdi.environment(*arm)[ARTIFACTS] for arm in arms]
@@ -83,7 +83,7 @@ def test_counters_that_its_release_lacks_are_none(nxdi):
         engine.of(TARGET.model_copy(update={"engine": "vllm"})).counters(text)
 
 
-def test_where_it_is_not_installed_nothing_is_missing_and_the_machine_stays_what_it_is(nxdi):
+def test_where_it_is_not_installed_nothing_is_missing(nxdi):
     assert list(nxdi.checks()) == []
     with pytest.raises(EngineError, match="NxD Inference is not installed"):
         nxdi.build()
@@ -91,7 +91,7 @@ def test_where_it_is_not_installed_nothing_is_missing_and_the_machine_stays_what
     assert engine.load_tool() is engine.of(TARGET.model_copy(update={"engine": "vllm"})).load_tool
 
 
-def test_the_chapters_arms_and_profiles_are_those_of_the_sample():
+def test_arms_and_profiles_are_those_of_the_sample():
     fused = profiles.load("trn2/nxdi-fused")
     assert fused.speculation.num_speculative_tokens == 7
     assert (fused.target.tensor_parallel_size, fused.target.max_num_seqs) == (32, 4)

@@ -107,7 +107,7 @@ def test_a_renamed_flag_fails(parser, monkeypatch):
         parsed(parser, renamed, None)
 
 
-def test_memory_sums_take_the_engines_own_share_and_roundings():
+def test_memory_sums_take_the_engines_share():
     from vllm.config import CacheConfig
     from vllm.model_executor.layers.fused_moe.oracle import mxfp4
 

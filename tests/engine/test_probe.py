@@ -40,7 +40,7 @@ def test_each_domain_is_told_by_its_own_counters(up):
     assert table["prompts"].to_dict() == {"long": 2, "short": 1, "one": 1}
 
 
-def test_micro_and_macro_differ_where_answers_differ_in_length(up):
+def test_micro_and_macro_averages_differ(up):
     table = acceptance_by_domain.by_domain(
         probe(up, [prompt("x", 40, "a"), prompt("x", 1, "b")], max_tokens=40, seconds=60)
     )
@@ -111,7 +111,7 @@ def run(*arguments: str):
     return CliRunner().invoke(app, ["probe", *arguments])
 
 
-def test_the_command_tells_each_category_of_a_running_server(up, tmp_path):
+def test_the_command_reports_each_category(up, tmp_path):
     lines = [{"prompt": "a b c d", "category": "[full]"}, {"prompt": "a", "category": "none"}]
     traffic = tmp_path / "traffic.jsonl"
     traffic.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -134,7 +134,7 @@ def test_the_command_refuses_a_bad_file_in_one_line(tmp_path, text, words):
     assert "Traceback" not in done.output
 
 
-def test_the_command_refuses_what_is_not_there_and_a_profile_that_does_not_draft(tmp_path):
+def test_the_command_refuses_what_does_not_draft(tmp_path):
     assert "no such file" in run("nothing.jsonl").output
     (tmp_path / "traffic.jsonl").write_text('{"prompt": "x"}')
     assert "does not draft" in run(str(tmp_path / "traffic.jsonl"), "--profile", "cpu/baseline").output

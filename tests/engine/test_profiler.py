@@ -45,7 +45,7 @@ def written(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["w.pt.trace.json.gz", "w.pt.trace.json"])
-def test_a_step_is_cut_into_parts_and_nothing_is_counted_twice(written, name):
+def test_no_part_of_a_step_is_counted_twice(written, name):
     found = TorchProfiler().steps(written([*step(0), *step(100), scope("preprocess", 250, 10)], name))
     expected = {
         "prepare inputs": 10, "attention": 20, "KV cache": 2, "matrices": 15, REST: 13, "sample, reject": 5,
@@ -57,7 +57,7 @@ def test_a_step_is_cut_into_parts_and_nothing_is_counted_twice(written, name):
     assert tuple(first) == PARTS
 
 
-def test_nothing_profiled_is_no_step_and_half_a_file_is_said(written, tmp_path):
+def test_half_a_profile_is_an_error(written, tmp_path):
     assert TorchProfiler().steps(tmp_path) == []
     assert TorchProfiler().steps(written(step(0))) == []  # where it ended is unknown
     (tmp_path / "b.pt.trace.json.gz").write_bytes(b"\x1f\x8b half")

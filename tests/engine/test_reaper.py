@@ -59,7 +59,7 @@ def test_a_paused_engine_hears_that_it_shall_end():
     assert left(pids, 0) == []
 
 
-def test_an_engine_that_ends_by_itself_gives_its_status_and_leaves_no_child():
+def test_a_crash_gives_its_status_and_leaves_no_child():
     process, pids = start("crash")
     assert process.wait(60) == 7
     assert left(pids, 0) == []

@@ -41,7 +41,7 @@ def test_the_server_is_told_of_noise_and_only_of_noise():
     assert "--hf-overrides" not in Vllm().command(QUIET, None, 1)
 
 
-def test_noise_is_part_of_a_points_name_and_none_renames_nothing():
+def test_noise_is_part_of_a_points_key():
     rest = {
         "chapter": "05_moe", "speculation": None, "traffic": Traffic(domain="json"), "restart": 0,
         "load": Load(concurrency=1, num_requests=1, num_warmups=0),
@@ -67,7 +67,7 @@ def test_with_the_plugin_and_a_mixture_nothing_is_refused(tmp_path):
     assert router_noise.refusal(QUIET) is None
 
 
-def test_a_plugin_that_is_not_installed_is_said_with_its_mend(monkeypatch, tmp_path):
+def test_a_missing_plugin_is_named_with_its_fix(monkeypatch, tmp_path):
     monkeypatch.setattr(metadata, "entry_points", lambda group: [])
     with pytest.raises(
         ConfigError, match=r"'specbook_router_noise', which is not installed: run `pip install"
@@ -100,7 +100,7 @@ def test_the_plugin_is_declared():
 
 
 @pytest.mark.engine
-def test_a_real_server_answers_with_noise_and_differently_each_time(tmp_path):
+def test_a_real_server_answers_with_noise(tmp_path):
     import torch
     from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 

@@ -55,7 +55,7 @@ def test_every_path_wants_the_key(server, path):
 
 
 @pytest.mark.engine
-def test_health_wants_no_key_and_neither_do_counters_if_asked_for(server):
+def test_health_and_opened_counters_want_no_key(server):
     """That they do otherwise is asked in test_drain.py."""
     assert httpx.get(f"{server.client.url}/health", trust_env=False).status_code == 200
     assert "vllm:" in httpx.get(f"{server.client.url}/metrics", trust_env=False).text
@@ -76,7 +76,7 @@ def serve_and_fail(server: Server) -> list[int]:
         return pids
 
 
-def test_stops_after_an_exception_and_starts_again_on_the_same_port(echo, tmp_path):
+def test_it_starts_again_on_the_same_port(echo, tmp_path):
     first = Server(echo, log_dir=tmp_path)
     pids = serve_and_fail(first)
     assert len(pids) >= 2
@@ -116,7 +116,7 @@ def test_taken_port_is_named(echo, tmp_path):
             Server(echo, port=port, log_dir=tmp_path).__enter__()
 
 
-def test_half_written_weights_are_refused_before_anything_starts(tmp_path):
+def test_half_written_weights_start_nothing(tmp_path):
     folder = make_model(tmp_path / "half")
     weights = folder / "model.safetensors"
     os.truncate(weights, weights.stat().st_size - 100)
@@ -167,7 +167,7 @@ def cpu_seconds(pids: list[int]) -> float:
     return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids)
 
 
-def test_a_paused_server_uses_no_time_and_goes_on_where_it_was(echo, tmp_path):
+def test_a_paused_server_uses_no_time(echo, tmp_path):
     with Server(echo, log_dir=tmp_path) as server:
         ask(server, None)
         server.pause()
@@ -193,7 +193,7 @@ def test_nothing_is_left_when_the_parent_is_killed(script, echo, how):
     assert left(pids) == []
 
 
-def test_nothing_is_left_when_the_parent_is_killed_while_starting(script, echo):
+def test_a_parent_killed_while_starting_leaves_nothing(script, echo):
     parent, pids = start_and_wait(script, slow_to_start(echo), TELL_EARLY)
     parent.kill()
     assert left(pids) == []

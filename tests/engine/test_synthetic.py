@@ -38,7 +38,7 @@ def test_the_server_is_told_of_rates_and_of_random_weights():
     assert "rejection_sample_method" not in plain[plain.index("--speculative-config") + 1]
 
 
-def test_the_cpu_build_gets_a_worker_that_can_play_and_no_other_build_does(monkeypatch):
+def test_the_cpu_build_alone_gets_its_own_worker(monkeypatch):
     for device, wanted in (("cpu", True), ("accelerator", False)):
         built = Build("vllm", "0.32.0", device)
         monkeypatch.setattr(Vllm, "build", lambda self, built=built: built)
@@ -72,13 +72,13 @@ def kept(draft, uniform, rates, ends, chosen=None):
     return output.tolist()
 
 
-def test_tokens_are_kept_up_to_the_first_that_chance_refuses():
+def test_tokens_are_kept_up_to_the_first_refused():
     # Three requests of 3, 0 and 2 draft tokens: the second is refused its second, the last keeps all.
     got = kept([1, 2, 3, 4, 5], [0.1, 0.9, 0.1, 0.1, 0.1], [0.8, 0.5, 0.5], [3, 3, 5])
     assert got == [[1, 101, -1, -1], [201, -1, -1, -1], [4, 5, 202, -1]]
 
 
-def test_padding_is_never_accepted_and_only_the_chosen_are_written():
+def test_padding_is_never_accepted():
     assert kept([-1, 2], [0.0, 0.0], [1.0, 1.0], [2]) == [[100, -1, -1]]
     assert kept([1, 2], [0.0, 0.0], [1.0], [1, 2], chosen=[False, True]) == [[-1, -1], [2, 201]]
 
@@ -120,7 +120,7 @@ def test_without_weights_a_folder_is_served_as_a_shape_only(tmp_path):
 
 
 @pytest.mark.engine
-def test_a_shape_serves_at_the_rates_that_are_set_though_its_tokenizer_is_smaller(tmp_path):
+def test_a_shape_serves_at_the_rates_that_are_set(tmp_path):
     target, head = cut_down(tmp_path)
     played = PLAYED.model_copy(update={"model": head})
     with Server(target, played, log_dir=tmp_path) as server:
