@@ -67,6 +67,12 @@ def test_nothing_outside_its_folder_imports_an_engine():
             assert not [name for name in imported(path) if f"{name}.".startswith(own)], path
 
 
+def test_figures_draw_and_leave_computing_to_analysis():
+    for path in (LIB / "report" / "figures").glob("*.py"):
+        computing = [name for name in imported(path) if f"{name}.".startswith(("scipy.", "specbook.stats."))]
+        assert computing == [], path
+
+
 def test_nothing_imports_the_trainers():
     outside = [*LIB.rglob("*.py"), *(ROOT / "deploy").rglob("*.py")]
     assert [

@@ -1,5 +1,5 @@
-// The calculator's arithmetic, and its settings as an address. Each function says which of the package it repeats;
-// tests/report/test_calculator_page.py holds them against each other. Nothing here touches the page.
+// The calculator's arithmetic, and its settings as an address. A function that repeats one of the package's names it;
+// tests/report/test_calculator_page.py compares them. Nothing here touches the page.
 "use strict";
 (() => {
   const MOST_POSITIONS = 32; // as specbook.config.schema.Speculation
@@ -24,7 +24,7 @@
     return acceptanceLength(joint, k) / stepCost(k, row, parallel);
   }
 
-  // specbook.stats.theory.best_k: ties go to the smaller K
+  // specbook.stats.theory.best_k_of: ties go to the smaller K
   function bestK(joint, row, parallel) {
     let best = 0;
     for (let k = 1; k <= joint.length; k += 1) {
@@ -52,7 +52,7 @@
     return api.output_usd + api.input_usd * inputPerOutput;
   }
 
-  // specbook.report.calculator.check
+  // Settings as they are, or an error that names what cannot be: joint acceptance by position, K, step prices by batch.
   function check(s) {
     const number = (name, low, high) => {
       if (!(s[name] >= low && s[name] <= high)) fail(`${name} is ${s[name]}: it lies between ${low} and ${high}`);
@@ -87,7 +87,7 @@
     return s;
   }
 
-  // specbook.report.calculator.compute
+  // What follows from settings; prompts, queues and uneven endings are left out.
   function compute(s) {
     const row = check(s).rows.find((one) => one.batch === s.batch);
     const tpot_ms = row.step_ms / speedup(s.joint, s.k, row, s.parallel);
@@ -114,7 +114,7 @@
     };
   }
 
-  // specbook.report.calculator.link
+  // The part of the page's address that holds the settings, from # on.
   function link(s) {
     const rows = s.rows.map((row) => [row.batch, row.step_ms, row.verify, row.draft].join(":")).join(",");
     return (
@@ -123,7 +123,7 @@
     );
   }
 
-  // specbook.report.calculator.from_link; throws for what cannot be used, naming it
+  // The settings that an address carries; throws for what cannot be used, naming it.
   function fromLink(hash) {
     const given = new URLSearchParams(hash.replace(/^#/, ""));
     const text = (name) => given.get(name) ?? fail(`"${name}" is missing`);

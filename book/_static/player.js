@@ -1,4 +1,4 @@
-// The sliders of a chapter, without a kernel: what specbook.report.figures.speculation_figures.play draws, by the same
+// The sliders of a chapter, without a kernel: what specbook.report.figures.speedup_figures.play draws, by the same
 // arithmetic (arithmetic.js). The sliders themselves are the notebook's.
 "use strict";
 (() => {

@@ -5,8 +5,8 @@ import pytest
 
 import factories
 from specbook.analysis import latency, stream_stalls, summaries, tail
+from specbook.report.text import baseline_text
 from specbook.report.text import speculation_text as remarks
-from specbook.report.text import stream_text
 from specbook.stats import percentiles
 
 N = 500
@@ -77,4 +77,4 @@ def test_they_are_counted_and_placed():
     ],
 )
 def test_the_cause_is_said_as_far_as_it_is_known(count, slower, said):
-    assert said in stream_text.late_chunks(runs(count, slower))
+    assert said in baseline_text.late_chunks(runs(count, slower))

@@ -75,11 +75,11 @@ def test_right_answers_are_those_of_the_requests_each_prompt_once(tmp_path, monk
         for draft in (None, factories.eagle3(3)) for restart in (0, 1)
     ]  # fmt: skip
     today = "0"
-    found = memory_page.right(runs)
+    found = memory_page.accuracy(runs)
     assert (found.value, found.n) == (0.5, 2)
-    assert memory_page.right(runs[2:]) is None
+    assert memory_page.accuracy(runs[2:]) is None
     today = "edited since"
-    assert memory_page.right(runs) is None
+    assert memory_page.accuracy(runs) is None
 
 
 def test_an_appendix_is_measured_by_name_only():

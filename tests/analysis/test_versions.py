@@ -11,7 +11,7 @@ from specbook.analysis.versions import BEFORE, BEHIND, RETRAINED, VERSIONS
 from specbook.config import Chapter, Plan
 from specbook.config.chapter import Experiment
 from specbook.config.plan import PlannedDraft
-from specbook.report.text import version_text as aged
+from specbook.report.text import drift_text as remarks
 
 OLD, NEW = factories.target(), factories.target(name="next", model="build/next")
 PER_POS = {BEFORE: (90, 80), BEHIND: (60, 30), RETRAINED: (80, 70)}
@@ -74,13 +74,13 @@ def test_lengths_and_gains_stand_side_by_side(plan, runs):
     assert by_version.to_dict() == pytest.approx({BEFORE: 2.7, BEHIND: 1.9, RETRAINED: 2.5})
     faster = gains[gains["domain"] == "chat"].set_index("version")["speedup"]
     assert faster.to_dict() == pytest.approx({BEFORE: 2.0, BEHIND: 1.2, RETRAINED: 1.8})
-    table = aged.compared(lengths, gains)
+    table = remarks.versions(lengths, gains)
     assert table.loc[("batch 1", "chat"), f"{BEHIND}, tokens a step"] == "1.90"
     assert table.loc[("batch 1", "json"), f"{RETRAINED}, speed-up"].startswith("1.80×")
 
 
 def test_what_was_lost_and_brought_back_is_said(plan, runs):
-    said = aged.told(versions.lengths(versions.split(plan, runs)))
+    said = remarks.version_costs(versions.lengths(versions.split(plan, runs)))
     assert "2 domains (macro): 2.70 tokens a step on the target it was trained for, 1.90 on the next" in said
     assert "2.50 with the head retrained. It lost most on " in said
 
@@ -88,7 +88,7 @@ def test_what_was_lost_and_brought_back_is_said(plan, runs):
 def test_a_head_that_loses_nothing_is_said_to(plan, runs):
     lengths = versions.lengths(versions.split(plan, runs))
     same = lengths.assign(length=2.0)
-    assert "It lost on none of them." in aged.told(same)
+    assert "It lost on none of them." in remarks.version_costs(same)
 
 
 def test_a_k_that_the_old_version_alone_was_measured_at_stands_beside_nothing(plan, runs):
@@ -103,7 +103,9 @@ def test_a_k_that_the_old_version_alone_was_measured_at_stands_beside_nothing(pl
     lengths, gains = versions.lengths(found), versions.gains(found)
     assert set(lengths["num_speculative_tokens"]) == set(gains["num_speculative_tokens"]) == {2}
     assert len(lengths) == len(VERSIONS) * len(DOMAINS)
-    assert "2 domains (macro): 2.70 tokens a step on the target it was trained for" in aged.told(lengths)
+    assert "2 domains (macro): 2.70 tokens a step on the target it was trained for" in remarks.version_costs(
+        lengths
+    )
 
 
 def test_a_domain_that_one_version_was_not_asked_is_left_out_and_a_version_too_few_leaves_nothing(plan, runs):
@@ -113,7 +115,7 @@ def test_a_domain_that_one_version_was_not_asked_is_left_out_and_a_version_too_f
     found = versions.split(plan, lacking)
     assert versions.lengths(found).empty
     assert versions.gains(found).empty
-    assert aged.told(versions.lengths(found)) == aged.NOT_MEASURED
+    assert remarks.version_costs(versions.lengths(found)) == remarks.NO_VERSION
 
 
 def test_the_parts_of_a_plan_are_told_apart_by_their_targets(plan):
@@ -159,13 +161,13 @@ def test_monitors_fire_on_a_version_that_accepts_less_and_not_on_one_that_does_n
     assert (fallen["fired"] == 2).all()
     assert (fallen["rollouts"] == 2).all()
     assert (fallen["delay_s"] < 60).all()
-    assert "In all of 2 roll-outs fired: mean of 30," in aged.rollout(fallen)
+    assert "In all of 2 roll-outs fired: mean of 30," in remarks.rollout(fallen)
     high = compared.assign(threshold=1e6)
     silent = drift.rollouts(found, drifting.behind(2).episodes, high)
     assert (silent["fired"] == 0).all()
-    assert "No monitor fired in all of 2 roll-outs: none in any." in aged.rollout(silent)
-    assert aged.monitors(silent)["delay, s"].tolist() == ["–"] * 4
-    assert aged.rollout(drift.rollouts(found, [], compared)) == aged.NO_ROLLOUT
+    assert "No monitor fired in all of 2 roll-outs: none in any." in remarks.rollout(silent)
+    assert remarks.rollout_monitors(silent)["delay, s"].tolist() == ["–"] * 4
+    assert remarks.rollout(drift.rollouts(found, [], compared)) == remarks.NO_ROLLOUT
 
 
 def test_without_an_abrupt_drift_there_is_no_threshold_and_no_claim():

@@ -12,8 +12,8 @@ from specbook.bench.experiments import step_profile
 from specbook.engine.vllm.profiler import PARTS
 from specbook.errors import ConfigError, EngineError
 from specbook.records.step_results import Stepped, Variant
-from specbook.report import step_profiles, tables
-from specbook.report.figures import draft_figures as draw
+from specbook.report import tables
+from specbook.report.figures import serving_figures as draw
 from specbook.report.text import draft_text as remarks
 
 TARGET = {"name": "pocket-dense", "model": "models/pocket-dense", "max_model_len": 512}
@@ -191,9 +191,9 @@ def test_no_two_parts_of_a_step_share_a_colour():
 def test_where_nothing_was_profiled_the_page_says_what_measures_it(monkeypatch, tmp_path):
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
     for hardware in ("cpu", "h100"):
-        for appendix in (step_profiles.DENSE, step_profiles.MIXTURE):
-            assert step_profiles.kept(hardware, appendix) == []
-            assert f"specbook run {appendix}" in step_profiles.said([], appendix)
+        for appendix in (remarks.DENSE_STEP, remarks.MIXTURE_STEP):
+            assert remarks.step_experiments(hardware, appendix) == []
+            assert f"specbook run {appendix}" in remarks.step_credit([], appendix)
     assert steps.parts([]).empty
     assert steps.options([]).empty
     assert "once one was profiled" in remarks.step_parts(steps.parts([]))

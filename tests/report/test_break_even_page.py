@@ -10,7 +10,6 @@ from specbook.records.experiment import ExperimentRecord
 from specbook.records.origin import Hardware
 from specbook.records.synthetic_acceptance_results import Arm, Pair, Played
 from specbook.report import break_even_page
-from specbook.stats.estimate import Estimate
 
 H100 = Hardware(
     id="cuda-nvidia-h100-1x", kind="cuda", cpu_model="test", physical_cores=8, logical_cores=16,
@@ -105,9 +104,3 @@ def test_what_is_believed_follows_the_ratios(tail, said):
     page = break_even_page.render()
     assert "A played step takes 1.00 of a real draft's; the interval holds 1 in all 2 rows" in page
     assert said in page
-
-
-def test_an_interval_beside_one_does_not_hold_it():
-    apart = Estimate(value=1.2, low=1.1, high=1.3, n=6, unit_of_n="turns", method="student-t")
-    assert not break_even_page._holds_one(apart)
-    assert break_even_page._holds_one(apart.model_copy(update={"low": 0.9}))

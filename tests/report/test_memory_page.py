@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 
+from specbook.analysis import memory_fit
 from specbook.config import machines, models
 from specbook.config.machines import MachineFile
 from specbook.report import memory_page
@@ -19,7 +20,7 @@ def page() -> str:
 def test_five_accelerators_and_every_format_of_every_model_are_there(page):
     assert {"h100", "h200", "b200", "trn2", "inf2"} == set(MACHINES)
     rows = [line for line in page.splitlines() if line.startswith("| ")]
-    wanted = list(memory_page.pairs())
+    wanted = list(memory_fit.pairs())
     for name, form in wanted:
         title = models.load(name).title
         mine = [line for line in rows if line.startswith(f"| {title} ") and memory_page.LABELS[form] in line]
@@ -30,8 +31,8 @@ def test_five_accelerators_and_every_format_of_every_model_are_there(page):
 def test_a_row_is_the_sum_on_the_fewest_devices():
     h100 = MACHINES["h100"]
     row = memory_page.table(h100).set_index(["model", "weights"]).loc[("Llama 3.3 70B Instruct", "BF16")]
-    two = memory_page.on(h100, "llama-3.3-70b", "bf16", 2)
-    assert (row["devices"], memory_page.on(h100, "llama-3.3-70b", "bf16", 1).sequences) == (2, 0)
+    two = memory_fit.rank(h100, "llama-3.3-70b", "bf16", 2)
+    assert (row["devices"], memory_fit.rank(h100, "llama-3.3-70b", "bf16", 1).sequences) == (2, 0)
     assert row["weights, GB"] == "141.1"
     assert row["sequences of 8,192 tokens"] == two.sequences == 3  # 4.2 GB left, 1.34 GB a sequence
     assert row["left a rank, GB"] == f"{two.kv_bytes / 1e9:.1f}"
@@ -44,7 +45,7 @@ def test_what_no_machine_holds_says_none():
 
 
 def test_the_question_is_answered_with_the_sum(page):
-    one = memory_page.on(machines.read("h200", MachineFile), "llama-3.3-70b", "bf16", 1)
+    one = memory_fit.rank(machines.read("h200", MachineFile), "llama-3.3-70b", "bf16", 1)
     assert one.sequences == 0
     assert "**No, not at the share of the card that the engine takes by itself.** weights 141.1 + " in page
     assert one.sum() in page
@@ -74,7 +75,7 @@ def test_whether_quantizing_hurts_the_draft_is_told_at_the_first_load():
             "speedup": gains,
         }
     )
-    told = memory_page.hurt(table)
+    told = memory_page.draft_lengths(table)
     assert "At batch 1 its tokens a step are 5.00 on wide and 4.00 on narrow: 20.0 % apart" in told
     assert "decode steps: 2.5 on wide and 3.2 on narrow." in told
-    assert memory_page.hurt(table.assign(length=[5.0, None, 9.0])) == ""
+    assert memory_page.draft_lengths(table.assign(length=[5.0, None, 9.0])) == ""

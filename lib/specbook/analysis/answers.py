@@ -1,12 +1,14 @@
-"""Do stored answers stay the same? Each arm's texts against the same round's baseline, beside two controls.
+"""Do stored answers stay the same? Each arm's texts against the same round's baseline, beside two controls;
+and their lengths.
 
 Speed records hold every answer, so losslessness is seen where speed is claimed: at each load and domain.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import pandas as pd
+from scipy.stats import ks_2samp
 
 from specbook.analysis import summaries
 from specbook.analysis.summaries import CELL
@@ -69,3 +71,17 @@ def shares(found: pd.DataFrame, by: tuple[str, ...] = ("load",)) -> pd.DataFrame
         estimate = equality.share_over_prompts(part.groupby("prompt")["same"].mean())
         rows.append({**dict(zip(group, key, strict=True)), "pairs": len(part), "estimate": estimate})
     return pd.DataFrame(rows, columns=[*group, "pairs", "estimate"])
+
+
+def length_distances(requests: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
+    """Lengths of answers in two arms, a row per domain that both have; of `summaries.pooled_requests`.
+
+    Columns: domain, `first` and `second` (mean tokens in each arm), and `distance`: the largest between their
+    distribution curves, in [0, 1] (Kolmogorov-Smirnov).
+    """
+    rows = []
+    for domain, cell in requests.groupby("domain", sort=False):
+        pair = [cell.loc[cell["arm"] == arm, "output_tokens"] for arm in arms]
+        if len(pair) == 2 and all(map(len, pair)):
+            rows.append((domain, pair[0].mean(), pair[1].mean(), ks_2samp(*pair).statistic))
+    return pd.DataFrame(rows, columns=["domain", "first", "second", "distance"])

@@ -86,6 +86,13 @@ def lengths(episode: Recorded) -> pd.DataFrame:
     )
 
 
+def e2e_medians(episode: Recorded, width_s: float) -> pd.DataFrame:
+    """Medians of requests' E2E by when they were sent: `at_s`, the middle of each `width_s`, and `e2e_s`."""
+    sent, e2e = pd.Series(episode.requests.start_s), pd.Series(episode.requests.e2e_s)
+    medians = e2e.astype(float).groupby((sent // width_s).astype(int)).median()
+    return pd.DataFrame({"at_s": (medians.index + 0.5) * width_s, "e2e_s": medians}).reset_index(drop=True)
+
+
 def joined(stretches: Iterable[Growth]) -> Growth:
     """Stretches one after the other, as one recording whose clock rises."""
     parts, begin = [], 0.0

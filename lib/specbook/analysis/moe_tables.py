@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 import pandas as pd
 
 from specbook.analysis import acceptance, prediction, speedup, summaries
@@ -59,6 +60,13 @@ def touched(found: Iterable[ExpertsTouched], target: Target) -> pd.DataFrame:
     return summaries.frame(rows, TOUCHED)
 
 
+def independent(num_experts: int, num_experts_per_token: int, most_tokens: int) -> pd.DataFrame:
+    """Experts of a layer that independent routing touches, for up to `most_tokens` tokens in one step."""
+    tokens = np.unique(np.geomspace(1, max(2, most_tokens), 60).round().astype(int))
+    touched = [experts.touched(num_experts, num_experts_per_token, int(n)) for n in tokens]
+    return pd.DataFrame({"tokens": tokens, "experts": touched})
+
+
 def prices(counted: pd.DataFrame, runs: Sequence[RunRecord]) -> pd.DataFrame:
     """What a step must yield to pay: by the bytes of the experts alone, and as the steps were measured.
 
@@ -102,6 +110,31 @@ def _noisy(one: NoisyDomain) -> dict:
             row[key] = NAN if known is None else known
         row[f"{name}_estimate"] = estimate
     return row
+
+
+def fails(table: pd.DataFrame) -> pd.Series:
+    """Whether each row of `noise` has noise, and answers that pass less often, beyond the intervals, or of
+    which more than half loop.
+    """
+    quiet = table[table["router_noise"] == 0].set_index(["reading", "domain"])["passed_low"]
+    low = quiet.reindex(pd.MultiIndex.from_frame(table[["reading", "domain"]])).set_axis(table.index)
+    return (table["router_noise"] > 0) & (table["looped"].gt(0.5) | table["passed_high"].lt(low))
+
+
+def moved_by_noise(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows of `noise` with noise that still pass as before (`fails`), and what the noise moved in them.
+
+    Columns: those of `noise`, their likes without noise with `_quiet`, and beyond both intervals
+    `acceptance_fell` and `experts_rose`. Rows without all four intervals are left out.
+    """
+    quiet = table[table["router_noise"].eq(0)]
+    noisy = table[table["router_noise"].gt(0) & ~fails(table)]
+    both = noisy.merge(quiet, on=["reading", "domain"], suffixes=("", "_quiet"))
+    both = both.dropna(subset=["length_high", "length_low_quiet", "experts_low", "experts_high_quiet"])
+    return both.assign(
+        acceptance_fell=both["length_high"] < both["length_low_quiet"],
+        experts_rose=both["experts_low"] > both["experts_high_quiet"],
+    )
 
 
 def beside(moe: Sequence[RunRecord], dense: Sequence[RunRecord]) -> pd.DataFrame:

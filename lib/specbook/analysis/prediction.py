@@ -96,6 +96,16 @@ def speedups(runs: Iterable[RunRecord]) -> pd.DataFrame:
     return table.drop(columns=["verify_cost", "draft_cost", "step_s", "baseline_step_s"])
 
 
+def errors(measured: pd.DataFrame, predicted: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the measured `speedup.speedups` that have one in `speedups`, beside it; columns of both, and
+
+    `ratio`, predicted over measured, and `error`, the share by which the larger exceeds the other.
+    """
+    both = measured.merge(predicted, on=["load", "domain", "method", "num_speculative_tokens"])
+    ratio = both["predicted"].astype(float) / both["speedup"].astype(float)
+    return both.assign(ratio=ratio, error=np.exp(np.abs(np.log(ratio))) - 1)
+
+
 def every_k(runs: Iterable[RunRecord]) -> pd.DataFrame:
     """The speed-up at every K from 1 to the deepest measured, where at least two K say what a step costs.
 
@@ -117,6 +127,18 @@ def every_k(runs: Iterable[RunRecord]) -> pd.DataFrame:
                  "num_speculative_tokens": k, "length": length, "cost": cost, "predicted": length / cost}
             )  # fmt: skip
     return summaries.frame(rows, EVERY_K)
+
+
+def across_domains(every: pd.DataFrame) -> pd.DataFrame:
+    """Geometric mean over domains of `every_k`'s `predicted`, by load, method and num_speculative_tokens."""
+    logs = every.assign(predicted=np.log(every["predicted"].astype(float)))
+    means = logs.groupby(["load", "method", "num_speculative_tokens"])["predicted"].mean()
+    return np.exp(means).reset_index()
+
+
+def in_theory(alpha: float, k: int, draft_cost: float, verify_cost: float) -> float:
+    """Speed-up with acceptance `alpha` at every position; costs are in baseline steps (`theory.speedup`)."""
+    return theory.speedup(theory.expected_acceptance_length(alpha, k), k, draft_cost, verify_cost)
 
 
 def crossovers(measured: pd.DataFrame, predicted: pd.DataFrame, serial: str, parallel: str) -> pd.DataFrame:

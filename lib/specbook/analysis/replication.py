@@ -1,11 +1,15 @@
-"""Speed-ups that other campaigns measured too: the same weights, arm and load, other days or machines."""
+"""Speed-ups that other campaigns measured too: the same weights, arm and load, other days or machines; and
+how far apart in time the arms of one round were measured.
+"""
 
 from collections.abc import Iterable
+from datetime import datetime
 
 import pandas as pd
 
 from specbook.analysis import speedup
 from specbook.records.run import RunRecord
+from specbook.records.run_set import RunSet
 
 
 def of(best: pd.Series, shown: Iterable[RunRecord], kept: Iterable[RunRecord]) -> pd.DataFrame:
@@ -22,3 +26,16 @@ def of(best: pd.Series, shown: Iterable[RunRecord], kept: Iterable[RunRecord]) -
     ]  # fmt: skip
     table = speedup.speedups(same)
     return table[table["label"] == best["label"]]
+
+
+def apart_s(runs: Iterable[RunRecord]) -> list[float]:
+    """Seconds from each arm with speculation to the nearest baseline of its round, from start to start."""
+    starts: dict[tuple[str, str, bool], list[datetime]] = {}
+    for run in RunSet.of(runs):
+        turn = run.round.id, run.point.cell_key, run.point.speculation is None
+        starts.setdefault(turn, []).append(datetime.fromisoformat(run.started_at))
+    return [
+        min(abs((arm - base).total_seconds()) for base in starts[turn, cell, True])
+        for (turn, cell, is_base), arms in starts.items() if not is_base and (turn, cell, True) in starts
+        for arm in arms
+    ]  # fmt: skip

@@ -10,10 +10,11 @@ from specbook.config.pricing import CostPlan
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
 from specbook.stats import cost
+from specbook.stats.cost import Bar
 from specbook.stats.estimate import Estimate
 
 
-def bars(runs: Iterable[RunRecord], chosen: pd.Series, plan: CostPlan) -> list[cost.Bar]:
+def bars(runs: Iterable[RunRecord], chosen: pd.Series, plan: CostPlan) -> list[Bar]:
     """What the bill of the chosen row of `bills` depends on, by reservation: the widest bar first.
 
     Each bar changes one thing: the utilisation, the way to buy the machine, the traffic, the batch, whether
@@ -40,6 +41,13 @@ def bars(runs: Iterable[RunRecord], chosen: pd.Series, plan: CostPlan) -> list[c
         return cost.usd_per_million_tokens(rate, price, utilisation)
 
     return cost.tornado(bill, base, {name: ends for name, ends in ranges.items() if ends[0] < ends[1]})
+
+
+def by_utilisation(tokens_per_s: float, usd_per_hour: float) -> pd.DataFrame:
+    """Dollars per million output tokens, `usd_per_million`, at each `utilisation` from 0.1 % to 100 %."""
+    used = np.geomspace(0.001, 1, 100)
+    paid = [cost.usd_per_million_tokens(tokens_per_s, usd_per_hour, one) for one in used]
+    return pd.DataFrame({"utilisation": used, "usd_per_million": paid})
 
 
 def _relative(speeds: pd.Series, own: float) -> tuple[float, float]:

@@ -163,7 +163,7 @@ def book(
     from specbook.suggestions import near
 
     with _one_clear_message(RESUMABLE):
-        names = render.of(hardware)
+        names = render.chapters_of(hardware)
         source = source or ("hardware" if group == "quick" else "records")
         if source not in get_args(config.Source):
             raise ConfigError(f"no source {source!r}{near(source, get_args(config.Source))}")

@@ -8,17 +8,17 @@ import pandas as pd
 
 from specbook import config, records
 from specbook.analysis import break_even
+from specbook.analysis.intervals import side
 from specbook.bench import experiments
 from specbook.config.machines import MachineFile
 from specbook.errors import ConfigError
 from specbook.records import machine_rule
 from specbook.records.run import RunRecord
 from specbook.report import executed_pages
-from specbook.report.figures import style
 from specbook.report.memory_page import accelerators
+from specbook.report.provenance_line import credit, credit_experiments
 from specbook.report.tables import markdown
-from specbook.report.text.phrases import ends, of
-from specbook.stats.estimate import Estimate
+from specbook.report.text import ends, of
 
 PLAN = "appendix_break_even"
 NOTHING = "**Not measured yet.**"
@@ -35,9 +35,9 @@ def render() -> str:
     parts = ["# Does played acceptance take a real draft's time?", checked()]
     seen = []
     for title, runs in measured():
-        found = break_even.map_of(runs)
-        if len(found):  # a campaign that was broken off may have baselines alone
-            parts += [f"# {title}", told(found), markdown(table(found)), style.credit(runs, ONLY_TIMES)]
+        prices = break_even.map_of(runs)
+        if len(prices):  # a campaign that was broken off may have baselines alone
+            parts += [f"# {title}", extremes(prices), markdown(table(prices)), credit(runs, ONLY_TIMES)]
             seen.append(runs[0])
     parts += ["# Accelerators", missing(seen)]
     return "\n\n".join(parts) + "\n"
@@ -51,18 +51,18 @@ def checked() -> str:
     kept = experiments.replay(config.load(PLAN, "cpu", "full"), partial=True)
     if not kept:
         return f"{NOTHING} `specbook run {PLAN}` measures it."
-    found = break_even.beside(kept)
-    turns = f"n={found['step'].iloc[0].counted}"
-    return "\n\n".join([believed(found), markdown(_beside(found)), style.credit_experiments(kept, turns)])
+    ratios = break_even.beside(kept)
+    turns = f"n={ratios['step'].iloc[0].counted}"
+    return "\n\n".join([agreement(ratios), markdown(_beside(ratios)), credit_experiments(kept, turns)])
 
 
-def believed(found: pd.DataFrame) -> str:
-    """What the ratios say of steps, and of how far apart requests are: real ones differ in what they accept,
-    and chance is the same for all.
+def agreement(ratios: pd.DataFrame) -> str:
+    """What `break_even.beside` says of steps, and of how far apart requests are: real ones differ in what
+    they accept, and chance is the same for all.
     """
-    steps, spreads = found["step"].tolist(), found["spread"].tolist()
-    same = sum(_holds_one(one) for one in steps)
-    narrower = sum(one.high is not None and one.high < 1 for one in spreads)
+    steps, spreads = ratios["step"].tolist(), ratios["spread"].tolist()
+    same = sum(side(one) == "within" for one in steps)
+    narrower = sum(side(one) == "below" for one in spreads)
     tails = (
         "Real answers differ in what they accept, and chance is the same for all: played requests lie "
         f"closer together beyond the interval in {of(narrower, len(spreads), 'row')}, so no map tells tails."
@@ -76,36 +76,32 @@ def believed(found: pd.DataFrame) -> str:
     )
 
 
-def _holds_one(found: Estimate) -> bool:
-    return found.low is not None and found.high is not None and found.low <= 1 <= found.high
-
-
-def _beside(found: pd.DataFrame) -> pd.DataFrame:
+def _beside(ratios: pd.DataFrame) -> pd.DataFrame:
     body = {
-        "draft": found["method"], "traffic": found["domain"], "batch": found["concurrency"],
-        "tokens a step: set": found["set_length"].map("{:.2f}".format),
-        "played": found["played_length"].map("{:.2f}".format),
-        "real": found["real_length"].map("{:.2f}".format),
-        "step, played over real": [one.span("×") for one in found["step"]],
-        f"p{break_even.TAIL} over median TPOT, likewise": [one.span("×") for one in found["spread"]],
+        "draft": ratios["method"], "traffic": ratios["domain"], "batch": ratios["concurrency"],
+        "tokens a step: set": ratios["set_length"].map("{:.2f}".format),
+        "played": ratios["played_length"].map("{:.2f}".format),
+        "real": ratios["real_length"].map("{:.2f}".format),
+        "step, played over real": [one.span("×") for one in ratios["step"]],
+        f"p{break_even.TAIL} over median TPOT, likewise": [one.span("×") for one in ratios["spread"]],
     }  # fmt: skip
     return pd.DataFrame(body)
 
 
 def measured() -> Iterator[tuple[str, list[RunRecord]]]:
     """Each machine and model that has records: a title, and they."""
-    found: dict[tuple[str, str], list[RunRecord]] = {}
+    groups: dict[tuple[str, str], list[RunRecord]] = {}
     for run in records.load():
         if run.chapter == PLAN and run.status == "ok":
-            found.setdefault((run.hardware.id, run.point.target.name), []).append(run)
-    for (where, target), runs in sorted(found.items()):
+            groups.setdefault((run.hardware.id, run.point.target.name), []).append(run)
+    for (where, target), runs in sorted(groups.items()):
         yield f"{target} on {where}", runs
 
 
-def table(found: pd.DataFrame) -> pd.DataFrame:
-    """Table of the tokens a step must yield, and of what two sets of rates bring, from `played.map_of`."""
+def table(prices: pd.DataFrame) -> pd.DataFrame:
+    """Table of the tokens a step must yield, and what two sets of rates bring, from `break_even.map_of`."""
     rows = []
-    for row in found.itertuples():
+    for row in prices.itertuples():
         brought = [f"{gain.span('×')} at {length:.2f}" for length, gain in row.played]
         rows.append(
             {"batch": row.concurrency, "draft": row.method, "K": row.num_speculative_tokens,
@@ -115,16 +111,16 @@ def table(found: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def told(found: pd.DataFrame) -> str:
+def extremes(prices: pd.DataFrame) -> str:
     """Sentences on where a draft needs fewest and most tokens a step, and on what no acceptance makes good.
 
-    Made from `played.map_of`.
+    Made from `break_even.map_of`.
     """
-    price = [one.value for one in found["price"]]
-    least, most = found.iloc[price.index(min(price))], found.iloc[price.index(max(price))]
+    price = [one.value for one in prices["price"]]
+    least, most = prices.iloc[price.index(min(price))], prices.iloc[price.index(max(price))]
     never = [
         row
-        for row, one in zip(found.itertuples(), price, strict=True)
+        for row, one in zip(prices.itertuples(), price, strict=True)
         if one > row.num_speculative_tokens + 1
     ]
     return (
@@ -137,11 +133,10 @@ def told(found: pd.DataFrame) -> str:
 
 def missing(seen: list[RunRecord]) -> str:
     """Models on each accelerator that have no record, of those whose shape is known; what measures one."""
-    found = {
-        what.title: list(_without(name, what, seen)) for name, what in accelerators() if what.kind == "cuda"
-    }
     lines = [
-        f"- {title}: {', '.join(f'`{one}`' for one in names)}" for title, names in found.items() if names
+        f"- {what.title}: {', '.join(f'`{one}`' for one in names)}"
+        for name, what in accelerators()
+        if what.kind == "cuda" and (names := list(_without(name, what, seen)))
     ]
     if not lines:
         return "Every model whose head's shape is known has its map."

@@ -15,8 +15,8 @@ from specbook.records import published
 from specbook.records.published import PublishedRow
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
-from specbook.report.calculator import Settings, StepPrices
-from specbook.report.figures import style
+from specbook.report import executed_pages
+from specbook.report.provenance_line import credit
 from specbook.stats import theory
 
 POSITION = re.compile(r"acceptance_pos_(\d+)(_pct)?")
@@ -29,22 +29,16 @@ Entry = dict[str, Any]
 
 def write(runs: Sequence[RunRecord], folder: Path) -> Path:
     """Write `calculator.html`, which `book/calculator.md` includes, into `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    page = folder / "calculator.html"
     body = json.dumps(data(runs), ensure_ascii=True).replace("</", "<\\/")
-    scripts = "".join(
-        f'<script src="../_static/{name}.js"></script>' for name in ("arithmetic", "charts", "calculator")
-    )
-    page.write_text(
-        f'{_unverified()}<script type="application/json" id="calculator-data">{body}</script>\n{scripts}\n'
-    )
-    return page
+    scripts = executed_pages.scripts("calculator", "..")
+    text = f'{_unverified()}<script type="application/json" id="calculator-data">{body}</script>\n{scripts}\n'
+    return executed_pages.put(folder, "calculator.html", text)
 
 
 def _unverified() -> str:
     rows = [api for api in prices.load().apis if not api.verified]
-    said = "; ".join(f"<strong>{html.escape(api.name)}</strong> ({html.escape(api.note)})" for api in rows)
-    return f"<p>Not verified, and so without a price here: {said}.</p>\n" if rows else ""
+    names = "; ".join(f"<strong>{html.escape(api.name)}</strong> ({html.escape(api.note)})" for api in rows)
+    return f"<p>Not verified, and so without a price here: {names}.</p>\n" if rows else ""
 
 
 def data(runs: Sequence[RunRecord]) -> Entry:
@@ -52,24 +46,24 @@ def data(runs: Sequence[RunRecord]) -> Entry:
     closed = RunSet.of(runs).closed
     heads, machines = measured_heads(closed), measured_machines(closed)
     listed = [
-        {"kind": price.purchase, "name": f"{price.name}, ${price.usd_per_hour:g}/h", "said": _said(price),
+        {"kind": price.purchase, "name": f"{price.name}, ${price.usd_per_hour:g}/h", "said": _source(price),
          "usd_per_hour": price.usd_per_hour}
         for price in prices.load().machines
     ]  # fmt: skip
     return {
         "heads": heads + published_heads(published.load()), "machines": machines, "prices": listed,
         "apis": [_api(api) for api in prices.load().apis if api.verified],
-        "start": _start(heads, machines, listed[0]["usd_per_hour"], _input_per_output(closed)).model_dump(),
+        "start": _start(heads, machines, listed[0]["usd_per_hour"], _input_per_output(closed)),
     }  # fmt: skip
 
 
-def _said(entry: prices.Sourced) -> str:
+def _source(entry: prices.Sourced) -> str:
     return f"{entry.date}, {entry.source}" + (f" ({entry.note})" if entry.note else "")
 
 
 def _api(api: ApiPrice) -> Entry:
     return {
-        "name": api.name, "model": api.model, "always": api.name in ALWAYS, "said": _said(api),
+        "name": api.name, "model": api.model, "always": api.name in ALWAYS, "said": _source(api),
         "input_usd": api.input_usd_per_million, "output_usd": api.output_usd_per_million,
     }  # fmt: skip
 
@@ -84,7 +78,7 @@ def measured_heads(runs: Iterable[RunRecord]) -> list[Entry]:
     deepest = table.loc[table.groupby(["method", "domain"], sort=False)["num_speculative_tokens"].idxmax()]
     return [
         {"kind": row.kind, "name": f"{row.label} on {row.domain}",
-         "said": style.credit(runs, row.load), "parallel": False,
+         "said": credit(runs, row.load), "parallel": False,
          "joint": [round(float(share), 3) for share in row.joint]}
         for row in deepest.itertuples()
     ]  # fmt: skip
@@ -96,40 +90,42 @@ def published_heads(rows: Iterable[PublishedRow]) -> list[Entry]:
     for row in rows:
         key = (row.target_model, row.draft, row.dataset, row.num_speculative_tokens, row.source)
         groups.setdefault(key, []).append(row)
-    found = [(key, _joint(group)) for key, group in groups.items()]
     return [
         {"kind": "published", "name": f"{draft}, {target}" + (f" on {dataset}" if dataset != "n/s" else ""),
          "said": source, "joint": joint, "parallel": draft.startswith(ONE_PASS)}
-        for (target, draft, dataset, _, source), joint in found if joint
+        for (target, draft, dataset, _, source), group in groups.items() if (joint := _joint(group))
     ]  # fmt: skip
 
 
 def _joint(group: list[PublishedRow]) -> list[float] | None:
-    shares, lengths, told = {}, [], False
+    shares, lengths, stated = {}, [], False
     for row in group:
         if (place := POSITION.fullmatch(row.metric)) and row.number is not None:
             shares[int(place[1])] = round(row.number / (100 if place[2] else 1), 4)
-            told |= row.notes.startswith("joint")
+            stated |= row.notes.startswith("joint")
         elif row.metric == "acceptance_length" and row.number is not None:
             lengths.append(row.number)
     joint = [shares[place] for place in sorted(shares)]
     if not joint or sorted(shares) != list(range(len(joint))):
         return None
     length = theory.acceptance_length(joint, len(joint))
-    return joint if told or any(abs(length - one) < 0.01 for one in lengths) else None
+    return joint if stated or any(abs(length - one) < 0.01 for one in lengths) else None
 
 
 def measured_machines(runs: Iterable[RunRecord]) -> list[Entry]:
-    """Step prices by batch of each machine and method that was measured at two K or more."""
+    """Step prices by batch of each machine and method that was measured at two K or more.
+
+    A row: `step_ms` is a step without speculation; verification and one draft pass are in such steps.
+    """
     runs = list(runs)
     costs = prediction.step_costs(runs)
     step_ms = 1e3 * costs.groupby("concurrency")["baseline_step_s"].median()
     table = prediction.prices(costs).dropna(subset=["draft_cost"]).sort_values("concurrency")
     return [
-        {"kind": runs[0].kind, "name": f"{runs[0].hardware.id}, {method}", "said": style.credit(runs),
+        {"kind": runs[0].kind, "name": f"{runs[0].hardware.id}, {method}", "said": credit(runs),
          "rows": [
-            StepPrices(batch=row.concurrency, step_ms=round(step_ms[row.concurrency], 2),
-                       verify=round(row.verify_cost, 3), draft=round(max(row.draft_cost, 0), 3)).model_dump()
+            {"batch": float(row.concurrency), "step_ms": round(float(step_ms[row.concurrency]), 2),
+             "verify": round(float(row.verify_cost), 3), "draft": round(max(float(row.draft_cost), 0.0), 3)}
             for row in group.itertuples()]}
         for method, group in table.groupby("method", sort=False)
     ]  # fmt: skip
@@ -137,17 +133,15 @@ def measured_machines(runs: Iterable[RunRecord]) -> list[Entry]:
 
 def _input_per_output(runs: Iterable[RunRecord]) -> float:
     counted = [run.measurement.server for run in runs if run.measurement is not None]
-    prompts, answers = (
-        sum(one.prompt_tokens for one in counted),
-        sum(one.generation_tokens for one in counted),
-    )
-    return round(prompts / answers, 1)
+    return round(sum(one.prompt_tokens for one in counted) / sum(one.generation_tokens for one in counted), 1)
 
 
-def _start(
-    heads: list[Entry], machines: list[Entry], usd_per_hour: float, input_per_output: float
-) -> Settings:
-    """The hardest domain on the first machine, at its middle batch and the K that is best there."""
+def _start(heads: list[Entry], machines: list[Entry], usd_per_hour: float, input_per_output: float) -> Entry:
+    """The hardest domain on the first machine, at its middle batch and the K that is best there.
+
+    Its fields are those of `check` in book/_static/arithmetic.js: `input_per_output` is input tokens per
+    output token, which only an API's bill depends on; `parallel`, whether one pass drafts all K.
+    """
     if not heads or not machines:
         raise RecordError(
             "the calculator starts from measured heads and prices: measure a draft at two K first"
@@ -155,7 +149,8 @@ def _start(
     joint = min((head["joint"] for head in heads), key=sum)
     rows = machines[0]["rows"]
     row = rows[len(rows) // 2]
-    return Settings(
-        joint=joint, k=theory.best_k_of(joint, row["draft"], row["verify"]), rows=rows, batch=row["batch"],
-        usd_per_hour=usd_per_hour, utilisation=0.5, input_per_output=input_per_output,
-    )  # fmt: skip
+    return {
+        "joint": joint, "k": theory.best_k_of(joint, row["draft"], row["verify"]), "parallel": False,
+        "rows": rows, "batch": row["batch"], "usd_per_hour": usd_per_hour, "utilisation": 0.5,
+        "input_per_output": input_per_output,
+    }  # fmt: skip

@@ -16,11 +16,10 @@ from specbook.analysis import replication, speedup
 from specbook.errors import ConfigError
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
-from specbook.report import tables
-from specbook.report.figures import draft_figures, speculation_figures, style
-from specbook.report.figures import svg as drawing
-from specbook.report.text import answers_text
-from specbook.report.text.phrases import listed
+from specbook.report import executed_pages, tables
+from specbook.report.figures import speedup_figures, style, svg
+from specbook.report.provenance_line import credit
+from specbook.report.text import answers_text, listed
 
 BEGIN, END = "<!-- headline: written by `specbook readme`, from records -->", "<!-- /headline -->"
 
@@ -54,22 +53,17 @@ NOTHING = "**No answer yet.** No chapter with speculation has a plan for this ha
 
 def write(runs: Sequence[RunRecord], folder: Path) -> Path:
     """Write `headline.md`, its figure included, into `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    page = folder / "headline.md"
     if not runs:
-        page.write_text(NOTHING)
-        return page
+        return executed_pages.put(folder, "headline.md", NOTHING)
     best = speedup.best_k(runs, by=("load", "domain"))
     if best.empty:
-        page.write_text(f"**No answer yet.** {answers_text.NO_PAIR}\n")
-        return page
+        return executed_pages.put(folder, "headline.md", f"**No answer yet.** {answers_text.NO_PAIR}\n")
     figure = _draw(best, runs)
-    drawn = drawing.named(drawing.render(figure), ALT)
+    drawn = svg.named(svg.render(figure), ALT)
     plt.close(figure)
     table = tables.overview(speedup.fastest(best), named=_several(best)).reset_index()
     caption = EVERY_METHOD if _several(best) else CAPTION
-    page.write_text(_page(answer(best, runs), drawn, caption, table))
-    return page
+    return executed_pages.put(folder, "headline.md", _page(answer(best, runs), drawn, caption, table))
 
 
 def write_readme(runs: Sequence[RunRecord], readme: Path, picture: Path) -> None:
@@ -88,13 +82,13 @@ def write_readme(runs: Sequence[RunRecord], readme: Path, picture: Path) -> None
     head, rest = text.split(BEGIN)
     tail = rest.split(END)[1]
     place = picture.relative_to(readme.parent)
-    block = f"\n![{ALT}]({place})\n\n{answer(best, runs)}\n\n{style.credit(runs)}\n"
+    block = f"\n![{ALT}]({place})\n\n{answer(best, runs)}\n\n{credit(runs)}\n"
     readme.write_text(head + BEGIN + block + END + tail)
 
 
 def answer(best: pd.DataFrame, runs: Sequence[RunRecord]) -> str:
     """The chapter's answer, and what its largest number was when other campaigns measured it."""
-    said = answers_text.speculation(best, speedup.best_over_domains(runs))
+    speeds = answers_text.speculation(best, speedup.best_over_domains(runs))
     top = best.loc[best["speedup"].idxmax()]
     elsewhere = replication.of(top, runs, RunSet(records.load()))
     dates = {run.run_id: run.started_at[:10] for run in records.load()}
@@ -104,19 +98,21 @@ def answer(best: pd.DataFrame, runs: Sequence[RunRecord]) -> str:
     ]
     again = [f"Measured again, {top['label']} on {top['domain']} gave {listed(each)}."] * bool(each)
     pocket = all(run.point.target.name.startswith("pocket-") for run in runs)
-    return " ".join([said, *again, *_loops(best, runs), *[BEST_CASE] * pocket])
+    return " ".join([speeds, *again, *_loops(best, runs), *[BEST_CASE] * pocket])
 
 
 def _loops(best: pd.DataFrame, runs: Sequence[RunRecord]) -> list[str]:
     """What is left of the speed-up where answers that repeat themselves hold many of the tokens."""
-    found = speedup.beside_loops(runs, speedup.fastest(best))
+    table = speedup.beside_loops(runs, speedup.fastest(best))
     each = [
         f"{row.every.value:.2f}× becomes {row.without.span('×')} for {row.label} on {row.domain}, {row.load}"
-        for row in found[found["loop_tokens"] > MANY].itertuples()
+        for row in table[table["loop_tokens"] > MANY].itertuples()
         if row.without is not None
     ]
-    said = "Without the answers that repeat themselves until the cap, the speed-up of decoding alone changes"
-    return [f"{said}: {listed(each)}."] if each else []
+    opening = (
+        "Without the answers that repeat themselves until the cap, the speed-up of decoding alone changes"
+    )
+    return [f"{opening}: {listed(each)}."] if each else []
 
 
 def _several(best: pd.DataFrame) -> bool:
@@ -125,7 +121,7 @@ def _several(best: pd.DataFrame) -> bool:
 
 def _draw(best: pd.DataFrame, runs: Sequence[RunRecord]) -> Figure:
     """Several methods share no axis with K: each batch has a panel then."""
-    axes = draft_figures.methods(best) if _several(best) else [speculation_figures.speedup(best)]
+    axes = speedup_figures.by_method(best) if _several(best) else [speedup_figures.by_load(best)]
     style.sign(axes, runs)
     return axes[0].get_figure()
 

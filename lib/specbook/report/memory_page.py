@@ -6,25 +6,21 @@ from pathlib import Path
 import pandas as pd
 
 from specbook import config, records
-from specbook.analysis import quantization
+from specbook.analysis import memory_fit, quantization
+from specbook.analysis.memory_fit import LENGTH
 from specbook.bench import answer_checkers, provenance
 from specbook.config import machines, models, prompt_files
 from specbook.config.machines import MachineFile
 from specbook.records import published
 from specbook.records.run import RunRecord
 from specbook.report import executed_pages
-from specbook.report.figures import style
+from specbook.report.provenance_line import credit
 from specbook.report.tables import markdown
-from specbook.report.text.phrases import listed, percent
-from specbook.stats import memory, wilson
+from specbook.report.text import count, listed, percent
+from specbook.stats import wilson
 from specbook.stats.estimate import Estimate
-from specbook.stats.memory import FORMATS, GIB, Memory
-from specbook.stats.shape import ModelShape
+from specbook.stats.memory import GIB
 
-LENGTH = 8192
-"""Tokens of the sequences that are counted."""
-BATCH = 32
-"""Sequences in a batch, which decides how many logits a step holds."""
 REPORTED = "model_load_gib"
 """Metric of published rows that hold what an engine said its loaded model took."""
 NARROWED = ("appendix_quantization", "cpu", "full")
@@ -44,12 +40,8 @@ def render() -> str:
         rank = "" if machine.ranks_per_device == 1 else f", {machine.ranks_per_device} ranks"
         size = f"{_gb(machine.memory_bytes or 0)} GB a device{rank} ({machine.memory_source})."
         parts += [f"# {machine.title}", f"`params/{hardware}`: {size}", markdown(table(machine))]
-    parts += [
-        "# What an engine reported, in GiB",
-        reports(),
-        "# BF16 against INT8 and INT4 on a processor",
-        measured(),
-    ]
+    parts += ["# What an engine reported, in GiB", reports()]
+    parts += ["# BF16 against INT8 and INT4 on a processor", measured()]
     return "\n\n".join(parts) + "\n"
 
 
@@ -61,62 +53,32 @@ def accelerators() -> Iterator[tuple[str, MachineFile]]:
             yield hardware, machine
 
 
-def pairs() -> Iterator[tuple[str, str]]:
-    """Every model in every format that its file names weights of."""
-    for name in models.names():
-        yield from ((name, form) for form in models.load(name).weights)
-
-
-def on(machine: MachineFile, name: str, form: str, devices: int) -> Memory:
-    """The sum of one rank, the model shared by so many whole devices."""
-    shape = ModelShape.from_config(models.config(name))
-    return Memory.of(
-        shape, FORMATS[form], machine.rank_memory_bytes or 0.0, LENGTH, BATCH,
-        ranks=devices * machine.ranks_per_device,
-    )  # fmt: skip
-
-
-def fewest(machine: MachineFile, name: str, form: str) -> int | None:
-    """The least power of two of devices on which a sequence fits; None if none of a machine's does."""
-    counts = (n for n in (1, 2, 4, 8, 16) if n <= (machine.devices or 1))
-    return next((n for n in counts if _fits(machine, name, form, n)), None)
-
-
-def _fits(machine: MachineFile, name: str, form: str, devices: int) -> bool:
-    return on(machine, name, form, devices).sequences > 0
-
-
 def table(machine: MachineFile) -> pd.DataFrame:
     """A row a model and format: on the fewest devices that hold it, what is left and how much that holds."""
     rows = []
-    for name, form in pairs():
-        devices = fewest(machine, name, form)
-        found = on(machine, name, form, devices or machine.devices or 1)
-        weights = memory.weight_bytes(ModelShape.from_config(models.config(name)), FORMATS[form])
+    for name, form in memory_fit.pairs():
+        devices = memory_fit.fewest_devices(machine, name, form)
+        rank = memory_fit.rank(machine, name, form, devices or machine.devices or 1)
         rows.append(
-            {
-                "model": models.load(name).title,
-                "weights": LABELS[form],
-                "weights, GB": _gb(weights),
-                "devices": devices or "none",
-                "left a rank, GB": _gb(found.kv_bytes),
-                f"sequences of {LENGTH:,} tokens": found.sequences,
-            }
-        )
+            {"model": models.load(name).title, "weights": LABELS[form],
+             "weights, GB": _gb(memory_fit.weight_bytes(name, form)),
+             "devices": devices or "none", "left a rank, GB": _gb(rank.kv_bytes),
+             f"sequences of {LENGTH:,} tokens": rank.sequences}
+        )  # fmt: skip
     return pd.DataFrame(rows)
 
 
 def answer() -> str:
     """The sum of Llama 3.3 70B in BF16 on one H200, and on two."""
     machine = machines.read("h200", MachineFile)
-    one, two = (on(machine, "llama-3.3-70b", "bf16", devices) for devices in (1, 2))
-    short = one.model_copy(update={"share": 1.0})
-    said = "No, not at the share of the card that the engine takes by itself" if not one.sequences else "Yes"
+    one, two = (memory_fit.rank(machine, "llama-3.3-70b", "bf16", devices) for devices in (1, 2))
+    narrow = memory_fit.rank(machine, "llama-3.3-70b", "fp8", 1)
+    whole_card = count(one.model_copy(update={"share": 1.0}).sequences, "sequence")
+    no = "No, not at the share of the card that the engine takes by itself"
     return (
-        f"**{said}.** {one.sum()}. With all of the card, which leaves the driver nothing, "
-        f"{short.sequences} sequence{'' if short.sequences == 1 else 's'} of {LENGTH:,} tokens would fit. "
-        f"On two cards {two.sequences} do: {two.sum()} on each. In FP8 one card holds "
-        f"{on(machine, 'llama-3.3-70b', 'fp8', 1).sequences}."
+        f"**{'Yes' if one.sequences else no}.** {one.sum()}. With all of the card, which leaves the driver "
+        f"nothing, {whole_card} of {LENGTH:,} tokens would fit. On two cards {two.sequences} do: "
+        f"{two.sum()} on each. In FP8 one card holds {narrow.sequences}."
     )
 
 
@@ -127,74 +89,53 @@ def reports() -> str:
         name = row.target_model.lower()
         if row.metric == REPORTED and row.number is not None and name in models.names():
             (form,) = models.load(name).weights
-            shape = ModelShape.from_config(models.config(name))
-            sums = [memory.weight_bytes(shape, FORMATS[form], padded) / GIB for padded in (False, True)]
+            sums = [memory_fit.weight_bytes(name, form, padded) / GIB for padded in (False, True)]
             rows.append(
-                {
-                    "model": models.load(name).title,
-                    "hardware": row.hardware,
-                    "engine": row.system,
-                    "reported": f"{row.number:g}",
-                    "checkpoint": f"{sums[0]:.1f}",
-                    "as loaded": f"{sums[1]:.1f}",
-                    "source": row.source,
-                }
-            )
+                {"model": models.load(name).title, "hardware": row.hardware, "engine": row.system,
+                 "reported": f"{row.number:g}", "checkpoint": f"{sums[0]:.1f}",
+                 "as loaded": f"{sums[1]:.1f}", "source": row.source}
+            )  # fmt: skip
     return markdown(pd.DataFrame(rows))
 
 
 def measured() -> str:
     """The pocket target in every precision that has records, and which has none."""
     wanted = config.load(*NARROWED)
-    held = {sweep.target.name: records.recorded(sweep) for sweep in wanted.parts()}
-    lacking, runs = (
-        listed(name for name in held if not held[name]),
-        [run for one in held.values() for run in one],
-    )
+    by_target = {sweep.target.name: records.recorded(sweep) for sweep in wanted.parts()}
+    lacking = listed(name for name, own in by_target.items() if not own)
+    runs = [run for own in by_target.values() for run in own]
     missing = (
         f"**Not measured yet:** there is no record of {lacking}. `specbook run {wanted.chapter}` makes the "
         "narrow copies and measures them."
     )
-    if not held[wanted.parts()[0].target.name]:  # nothing to hold the others against
+    if not by_target[wanted.parts()[0].target.name]:  # nothing to compare the others with
         return missing
-    table, answered = quantization.table(runs), {name: right(one) for name, one in held.items()}
+    table = quantization.table(runs)
+    accuracies = {name: _share(accuracy(own)) for name, own in by_target.items()}
     rows = [
-        {
-            "load": row.load,
-            "target": row.target,
-            "tokens/s": f"{row.tokens_per_s:.0f}",
-            "over the first": _span(row.against),
-            "EAGLE-3 brings": _span(row.speedup),
-            "length, tokens/step": "-" if row.length is None else f"{row.length:.2f}",
-            "right answers": _share(answered[row.target]),
-        }
+        {"load": row.load, "target": row.target, "tokens/s": f"{row.tokens_per_s:.0f}",
+         "over the first": _span(row.against), "EAGLE-3 brings": _span(row.speedup),
+         "length, tokens/step": "-" if row.length is None else f"{row.length:.2f}",
+         "right answers": accuracies[row.target]}
         for row in table.itertuples()
-    ]
-    parts = [hurt(table), markdown(pd.DataFrame(rows)), style.credit(runs), *[missing] * bool(lacking)]
+    ]  # fmt: skip
+    parts = [draft_lengths(table), markdown(pd.DataFrame(rows)), credit(runs), *[missing] * bool(lacking)]
     return "\n\n".join(filter(None, parts))
 
 
-def hurt(table: pd.DataFrame) -> str:
+def draft_lengths(table: pd.DataFrame) -> str:
     """Sentences on the draft's length on each target, and what a step with it costs there.
 
-    The cost is in decode steps of that target, which is length over speed-up. Made from `narrow.table`, at
-    its first load; "" where one drafted nothing.
+    The cost is in decode steps of that target, which is length over speed-up. Made from
+    `quantization.table`, at its first load; "" where one drafted nothing.
     """
     rows = table[table["load"] == table["load"].iloc[0]]
     if rows[["length", "speedup"]].isna().any(axis=None):
         return ""
     first, *others = rows["length"]
     apart = max((abs(other / first - 1) for other in others), default=0.0)
-    lengths, prices = (
-        listed(
-            f"{form.format(number)} on {target}"
-            for number, target in zip(numbers, rows["target"], strict=True)
-        )
-        for form, numbers in (
-            ("{:.2f}", rows["length"]),
-            ("{:.1f}", rows["length"] / [one.value for one in rows["speedup"]]),
-        )
-    )
+    lengths = listed(f"{row.length:.2f} on {row.target}" for row in rows.itertuples())
+    prices = listed(f"{row.length / row.speedup.value:.1f} on {row.target}" for row in rows.itertuples())
     return (
         f"**Does quantizing the target hurt the draft?** The head was trained for {rows['target'].iloc[0]}. "
         f"At {rows['load'].iloc[0]} its tokens a step are {lengths}: {percent(apart, 1)} apart at most. What "
@@ -204,11 +145,11 @@ def hurt(table: pd.DataFrame) -> str:
     )
 
 
-def right(runs: Iterable[RunRecord]) -> Estimate | None:
+def accuracy(runs: Iterable[RunRecord]) -> Estimate | None:
     """The share of prompts whose answer without speculation passes their own check, each prompt once; None
     where no stored answer is to a prompt that says what is right.
     """
-    found: dict[tuple[str, str], bool] = {}
+    passed: dict[tuple[str, str], bool] = {}
     for run in (run for run in runs if run.point.speculation is None):
         traffic, answers = run.point.traffic, records.requests(run)
         if run.provenance.prompts_sha256 == provenance.prompts_sha256(traffic):
@@ -216,15 +157,15 @@ def right(runs: Iterable[RunRecord]) -> Estimate | None:
             good = answers[answers["error"].isna() | (answers["error"] == "")]
             for name, text in good[["prompt_id", "text"]].itertuples(index=False):
                 if name in rows:
-                    found.setdefault((traffic.domain, name), answer_checkers.check(rows[name], text))
-    return wilson(sum(found.values()), len(found)) if found else None
+                    passed.setdefault((traffic.domain, name), answer_checkers.check(rows[name], text))
+    return wilson(sum(passed.values()), len(passed)) if passed else None
 
 
-def _share(found: Estimate | None) -> str:
-    if found is None:
+def _share(share: Estimate | None) -> str:
+    if share is None:
         return "no check"
-    low, high = (f"{100 * end:.1f}" for end in (found.low or 0.0, found.high or 0.0))
-    return f"{100 * found.value:.1f} % [{low}, {high}], n={found.counted}"
+    low, high = (f"{100 * end:.1f}" for end in (share.low or 0.0, share.high or 0.0))
+    return f"{100 * share.value:.1f} % [{low}, {high}], n={share.counted}"
 
 
 def _span(estimate: Estimate | None) -> str:

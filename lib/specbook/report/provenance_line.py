@@ -1,37 +1,42 @@
-"""Whose numbers a page shows: the line at its top that says machine, date, n, and what is missing."""
+"""Whose numbers a page or a figure shows: machine, date, n, and what is missing."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from specbook.analysis import summaries
 from specbook.bench import provenance
 from specbook.config import Plan, Source
 from specbook.records import machine_rule
+from specbook.records.experiment import ExperimentRecord
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
-from specbook.report.text.phrases import listed, percent
+from specbook.report.text import count, listed, percent
+from specbook.stats.ratios import MIN_INTERVAL
 
 FULL = 0.95
 """Share of a batch's slots that must be taken on average for its window to be of that batch."""
 
 
-def whose(plan: Plan, runs: Sequence[RunRecord], source: Source) -> str:
+def provenance_line(plan: Plan, runs: Sequence[RunRecord], source: Source) -> str:
     """Markdown: where, when and how often the plan was measured, and each thing a reader must know of it."""
-    found, days = runs[0].hardware, sorted({run.started_at[:10] for run in runs})
-    restarts = len({run.point.restart for run in runs})
-    cores = "" if found.gpu_name else f", {found.logical_cores} cores"
+    hardware, hosts = runs[0].hardware, summaries.hosts(runs)
+    cores = "" if hardware.gpu_name else f", {hardware.logical_cores} cores"
+    least = "" if hosts["host"].all() else "at least "
     how = "measured for this page" if source == "hardware" else "replayed from records"
     head = (
-        f"**Whose numbers.** `{found.id}` ({found.gpu_name or found.cpu_model or found.kind}{cores}), "
-        f"{' to '.join(dict.fromkeys([days[0], days[-1]]))}; the `{plan.group}` plan of `{plan.hardware}`, "
-        f"{restarts} restart{'' if restarts == 1 else 's'} an arm on {_hosts(runs)}, {how}."
+        f"**Whose numbers.** `{hardware.id}` ({hardware.gpu_name or hardware.cpu_model or hardware.kind}"
+        f"{cores}), {_days(runs)}; the `{plan.group}` plan of `{plan.hardware}`, {_restarts(runs)} on {least}"
+        f"{count(len(hosts), 'host')}, {how}."
     )
     return " ".join([head, *_warnings(plan, runs)])
 
 
-def _hosts(runs: Sequence[RunRecord]) -> str:
-    found = summaries.hosts(runs)
-    least = "" if found["host"].all() else "at least "
-    return f"{least}{len(found)} host{'' if len(found) == 1 else 's'}"
+def _days(records: Sequence[RunRecord | ExperimentRecord]) -> str:
+    days = [record.started_at[:10] for record in records]
+    return " to ".join(dict.fromkeys([min(days), max(days)]))
+
+
+def _restarts(runs: Sequence[RunRecord]) -> str:
+    return count(len({run.point.restart for run in runs}), "restart") + " an arm"
 
 
 def _not_full(runs: Sequence[RunRecord]) -> str | None:
@@ -55,7 +60,7 @@ def _warnings(plan: Plan, runs: Sequence[RunRecord]) -> list[str]:
     deep = [text for run in _one_per_arm(runs) if (text := _past_training(run))]
     disturbed = sum(run.disturbed for run in runs)
     dirty = sum(bool(run.provenance.git_dirty) for run in runs)
-    found = {
+    warnings = {
         f"**Partial:** {len(got)} of the plan's {len(wanted)} points are measured.": len(got) < len(wanted),
         f"**Another machine:** `{plan.hardware}` was asked for, and this is none; no record of one fits.":
             not machine_rule.load(plan.hardware).fits(runs[0].hardware),
@@ -70,7 +75,7 @@ def _warnings(plan: Plan, runs: Sequence[RunRecord]) -> list[str]:
             any(map(_asked_anew, {run.point.traffic.domain: run for run in runs}.values())),
         f"**Past their training:** {' and '.join(deep)}.": bool(deep),
     }  # fmt: skip
-    return [*(text for text, holds in found.items() if holds), *filter(None, [_not_full(runs)])]
+    return [*(text for text, holds in warnings.items() if holds), *filter(None, [_not_full(runs)])]
 
 
 def _past_training(run: RunRecord) -> str | None:
@@ -101,3 +106,31 @@ def _weights_today(run: RunRecord) -> dict[str, str]:
     point, recorded = run.point, run.provenance.weights_sha256
     today = provenance.weights_sha256(point.target, point.speculation)
     return {role: recorded.get(role, sha) if sha.startswith("hub:") else sha for role, sha in today.items()}
+
+
+def credit(runs: Iterable[RunRecord], also: str = "") -> str:
+    """Where numbers come from: `measured · cpu-... · pocket bfloat16 · 5 restarts an arm · 2026-11-21`."""
+    runs = list(runs)
+    if not runs:
+        return "nothing measured"
+    models = sorted({f"{run.point.target.name} {run.point.target.dtype}" for run in runs})
+    few = ": no intervals" if len({run.point.restart for run in runs}) < MIN_INTERVAL else ""
+    return _credit(runs, [", ".join(models), _restarts(runs) + few], also)
+
+
+def credit_experiments(kept: Iterable[tuple[ExperimentRecord, object]], also: str = "") -> str:
+    """As `credit`, of what `experiments.replay` gives: `measured · cpu-... · 2026-11-22`."""
+    records = [record for record, _ in kept]
+    return _credit(records, [], also) if records else "nothing measured"
+
+
+def _credit(records: Sequence[RunRecord | ExperimentRecord], between: Sequence[str], also: str) -> str:
+    kinds = " and ".join(sorted(set(map(_kind, records))))
+    machines = ", ".join(sorted({record.hardware.id for record in records}))
+    return " · ".join([kinds, machines, *between, _days(records), *filter(None, [also])])
+
+
+def _kind(record: RunRecord | ExperimentRecord) -> str:
+    """The record's own; where draft tokens were accepted by chance at given rates, that."""
+    how = record.point.speculation if isinstance(record, RunRecord) else None
+    return "synthetic-acceptance" if how and how.synthetic_acceptance_rates else record.kind

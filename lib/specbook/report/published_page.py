@@ -88,8 +88,8 @@ def _cell(key: str, first: str, *below: str) -> str:
 
 def _source(row: PublishedRow, place: int) -> str:
     day = f"{row.date}" if row.date else ""
-    said = " · ".join(filter(None, (row.status, day)))
-    small = "".join(f"<small>{html.escape(words)}</small>" for words in (said, row.notes) if words)
+    status = " · ".join(filter(None, (row.status, day)))
+    small = "".join(f"<small>{html.escape(words)}</small>" for words in (status, row.notes) if words)
     link = f'<a href="#source-{place}">{html.escape(_short(row))}</a>'
     return f'<td data-sort="{day}">{link}{small}</td>'
 
@@ -110,4 +110,4 @@ def _sources(sources: Iterable[str]) -> str:
 
 
 def _linked(source: str) -> str:
-    return ADDRESS.sub(lambda found: f'<a href="{found[0]}">{found[0]}</a>', html.escape(source))
+    return ADDRESS.sub(lambda match: f'<a href="{match[0]}">{match[0]}</a>', html.escape(source))

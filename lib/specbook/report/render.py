@@ -18,13 +18,13 @@ from specbook import config, paths, records, suggestions
 from specbook.config import Plan, Source
 from specbook.errors import ConfigError, SpecbookError
 from specbook.records.run import RunRecord
+from specbook.records.run_set import RunSet
 from specbook.report import (
     break_even_page,
     calculator_page,
     executed_pages,
     headline,
     memory_page,
-    page_cells,
     published_page,
 )
 
@@ -45,7 +45,7 @@ def chapters() -> list[str]:
     return [Path(name).name for name in files if Path(name).parent == Path("book/executed")]
 
 
-def of(hardware: str) -> list[str]:
+def chapters_of(hardware: str) -> list[str]:
     """The chapters that a hardware has plans for and `_toc.yml` a page: others await their records."""
     return [name for name in config.chapters(["all"], hardware) if name in chapters()]
 
@@ -79,7 +79,7 @@ def execute(
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder, f"{chapter}.ipynb")
         _run(notebook, draft, _changed(notebook, given))
-        clean = page_cells.clean(nbformat.read(draft, as_version=4))
+        clean = executed_pages.clean(nbformat.read(draft, as_version=4))
     executed_pages.stamp(clean, hardware, book or group)
     nbformat.validate(clean)
     nbformat.write(clean, target)
@@ -89,7 +89,7 @@ def execute(
 def _notebook(chapter: str) -> Path:
     path = paths.notebooks_dir() / f"{chapter}.ipynb"
     if not path.is_file():
-        known = [found.stem for found in paths.notebooks_dir().glob("*.ipynb")]
+        known = [path.stem for path in paths.notebooks_dir().glob("*.ipynb")]
         raise ConfigError(f"no chapter {chapter!r}{suggestions.near(chapter, known)}")
     return path
 
@@ -122,42 +122,34 @@ def _run(notebook: Path, out: Path, parameters: dict[str, Any]) -> None:
 
 def prepare(names: Iterable[str], hardware: str = "cpu", group: str = "full") -> None:
     """Write what prose pages include: front page, calculator, published numbers, memory, break-even, card."""
-    folder, names = executed_dir(), list(names)
+    folder, plans = executed_dir(), _drafting(names, hardware, group)
     published_page.write(folder)
     memory_page.write(folder)
     break_even_page.write(folder)
-    runs = _speculative(names, hardware, group)
-    headline.write(_headline(names, hardware, group), folder)
-    calculator_page.write(_priced(runs), folder)
+    headline.write(_records(max(plans, key=lambda plan: len(plan.drafts), default=None)), folder)
+    runs = _records(plans[0] if plans else None)
+    calculator_page.write(runs if _has_prices(runs) else records.replay(config.load(*SHIPPED)), folder)
     card = paths.models_dir() / "card.md"
-    (folder / "card.md").write_text(card.read_text() if card.is_file() else NO_CARD + "\n")
+    executed_pages.put(folder, "card.md", card.read_text() if card.is_file() else NO_CARD + "\n")
 
 
-def _priced(runs: list[RunRecord]) -> list[RunRecord]:
-    """What the calculator can start from: one K says nothing of prices, so a quick plan yields to the shipped
-    records; the page names the machine that they are of.
+def _drafting(names: Iterable[str], hardware: str, group: str) -> list[Plan]:
+    """The chapters' sweeps that draft, but for chapters of which this book shows another group's, maybe of
+    another machine.
     """
-    ks = {run.point.speculation.num_speculative_tokens for run in runs if run.point.speculation}
-    return runs if len(ks) > 1 else records.replay(config.load(*SHIPPED))
+    own = (name for name in names if config.in_book(name, hardware, group) == group)
+    return [part for name in own for part in config.load(name, hardware, group).parts() if part.drafts]
 
 
-def _headline(names: Iterable[str], hardware: str, group: str) -> list[RunRecord]:
-    """The records of the chapter with the most methods; none where no chapter drafts."""
-    parts = [part for name in names for part in _own(name, hardware, group) if part.drafts]
-    return records.replay(max(parts, key=lambda part: len(part.drafts))) if parts else []
+def _records(plan: Plan | None) -> RunSet:
+    return records.replay(plan) if plan else RunSet()
 
 
-def _own(name: str, hardware: str, group: str) -> list[Plan]:
-    """A chapter's sweeps; none where a book of this group shows another group's, maybe another machine's."""
-    return (
-        config.load(name, hardware, group).parts() if config.in_book(name, hardware, group) == group else []
-    )
-
-
-def _speculative(names: Iterable[str], hardware: str, group: str) -> list[RunRecord]:
-    """The records of the first chapter that drafts; none where no chapter does."""
-    drafting = [part for name in names for part in _own(name, hardware, group) if part.drafts]
-    return records.replay(drafting[0]) if drafting else []
+def _has_prices(runs: Iterable[RunRecord]) -> bool:
+    """Whether the calculator can start from these: one K says nothing of prices, so a quick plan yields to
+    the shipped records; the page names the machine that they are of.
+    """
+    return len({run.point.speculation.num_speculative_tokens for run in runs if run.point.speculation}) > 1
 
 
 def build(
@@ -168,11 +160,11 @@ def build(
     out_folder: Path | None = None,
     report: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """Execute the chapters (default: `of` the hardware), then build the book; returns its `index.html`.
+    """Execute the chapters (default: `chapters_of` the hardware), build the book; returns its `index.html`.
 
-    `report` is told what comes next: each takes seconds to minutes.
+    `report` is called with what comes next: each takes seconds to minutes.
     """
-    names = list(names or of(hardware))
+    names = list(names or chapters_of(hardware))
     executed_pages.make_room(executed_dir(), chapters(), names, hardware)
     for number, name in enumerate(names, start=1):
         report(f"drawing {name} ({number} of {len(names)})")

@@ -9,12 +9,10 @@ from specbook import records
 from specbook.analysis import acceptance, drift, scaling, speedup, tail, token_cost, versions
 from specbook.bench import experiments
 from specbook.records.run import RunRecord
-from specbook.report import cluster_page, cost_tables, headline, moe_page, tables
-from specbook.report.cluster_page import Named
-from specbook.report.figures import style
-from specbook.report.text import answers_text
-from specbook.report.text import drift_text as drift_remarks
-from specbook.report.text.phrases import listed
+from specbook.report import headline, tables
+from specbook.report.provenance_line import credit, credit_experiments
+from specbook.report.text import answers_text, cluster_text, cost_text, drift_text, listed, moe_text
+from specbook.report.text.cluster_text import Named
 
 GOAL = 2.5
 """The speed-up that the capstone asks for."""
@@ -30,10 +28,10 @@ def text(hardware: str = "cpu") -> str:
     """The whole document, of the full plans' records on one hardware folder."""
     dense, head = _runs("03_p_eagle", hardware), _runs("02_eagle3", hardware)
     every = _runs("05_moe", hardware)
-    moe, _ = moe_page.by_target(plans.load("05_moe", hardware, "full"), every)
+    moe, _ = moe_text.by_target(plans.load("05_moe", hardware, "full"), every)
     cluster = experiments.replay(plans.load("07_hpa", hardware, "full"), partial=True)
-    named = cluster_page.named(cluster)
-    answer = cluster_page.answer(named).removeprefix("**Answer.** ")
+    named = cluster_text.named(cluster)
+    answer = cluster_text.answer(named).removeprefix("**Answer.** ")
     sections = {
         "The rubric": [_rubric(dense, moe, head, named)],
         "The stack": [_stack(dense)],
@@ -41,7 +39,7 @@ def text(hardware: str = "cpu") -> str:
         "Acceptance by kind of traffic": [_acceptance(head)],
         "The slowest requests": [_tails(head)],
         "Drift": [_drift(hardware)],
-        "On Kubernetes": [answer, style.credit_experiments(cluster)],
+        "On Kubernetes": [answer, credit_experiments(cluster)],
         "Cost": [_cost(hardware)],
     }
     parts = [part for title, some in sections.items() for part in (f"## {title}", *some)]
@@ -57,8 +55,8 @@ def _rubric(
 ) -> str:
     kinds = acceptance.by_domain(head)["domain"].nunique()
     loads = listed(run.point.load.label for run in head)
-    ready = [f"{scaling.stages(run)['ready']:.0f}" for run in cluster_page.of_scenario(cluster, "step")]
-    updates = [run for name in cluster_page.UPDATES for run in cluster_page.of_scenario(cluster, name)]
+    ready = [f"{scaling.stages(run)['ready']:.0f}" for run in cluster_text.of_scenario(cluster, "step")]
+    updates = [run for name in cluster_text.UPDATES for run in cluster_text.of_scenario(cluster, name)]
     lost = [scaling.counts(scaling.during(run, ["restart", "undo"])) for run in updates]
     scaled = f"a new pod serves {listed(ready)} s after the load triples" if ready else "not measured"
     rolled = "; ".join(f"{one['lost']} of {one['sent']:,} requests lost" for one in lost) or "not measured"
@@ -111,7 +109,7 @@ def _speed(name: str, runs: Sequence[RunRecord]) -> str:
         return f"**{name}.** {answers_text.NO_PAIR}"
     answer = headline.answer(best, runs).replace("**Answer.**", f"**{name}.**")
     shown = tables.overview(speedup.fastest(best), named=best["method"].nunique() > 1).reset_index()
-    return f"{answer}\n\n{tables.markdown(shown)}\n\n{style.credit(runs)}"
+    return f"{answer}\n\n{tables.markdown(shown)}\n\n{credit(runs)}"
 
 
 def _acceptance(runs: Sequence[RunRecord]) -> str:
@@ -125,18 +123,18 @@ def _acceptance(runs: Sequence[RunRecord]) -> str:
 
 
 def _tails(runs: Sequence[RunRecord]) -> str:
-    found = tail.tails(runs)
-    pooled = found[found["domain"] == tail.POOLED]
-    told = (
+    every = tail.tails(runs)
+    pooled = every[every["domain"] == tail.POOLED]
+    opening = (
         "The best setting's p99, in brackets how it differs from the best baseline's; `*`: too few prompts."
     )
-    return f"{told}\n\n{tables.markdown(tables.tails(pooled).reset_index(names=['batch', 'arm']))}"
+    return f"{opening}\n\n{tables.markdown(tables.tails(pooled).reset_index(names=['batch', 'arm']))}"
 
 
 def _drift(hardware: str) -> str:
     mine, _ = versions.parts(plans.load("04_domain_drift", hardware, "full"))
     *drifts, (_, fallen) = experiments.replay(mine)
-    return drift_remarks.answer(drift.compare(drift.Recordings.kept(drifts)), fallen).removeprefix(
+    return drift_text.answer(drift.compare(drift.Recordings.kept(drifts)), fallen).removeprefix(
         "**Answer.** "
     )
 
@@ -145,5 +143,5 @@ def _cost(hardware: str) -> str:
     plan = plans.load("08_cost", hardware, "full")
     runs = [run for sweep in plans.sweeps(plan) for run in records.replay(sweep)]
     rates = token_cost.bills(token_cost.rates(runs), plan)
-    told = cost_tables.answer(token_cost.goodput(rates, plan.slos), plan).removeprefix("**Answer.** ")
-    return f"{told}\n\n{cost_tables.price(plan)}"
+    answer = cost_text.answer(token_cost.goodput(rates, plan.slos), plan).removeprefix("**Answer.** ")
+    return f"{answer}\n\n{cost_text.price(plan)}"

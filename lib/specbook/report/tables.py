@@ -22,12 +22,12 @@ def markdown(table: pd.DataFrame) -> str:
 
 def speeds(table: pd.DataFrame) -> pd.DataFrame:
     """Table of both arms in tokens/s beside their ratio, its interval and its n, from `speedup.speedups`."""
-    found = list(table["estimate"])
+    ratios = list(table["estimate"])
     under = table["baseline_tokens_per_s"].map("{:.0f} (".format) + table["baseline_execution"] + ")"
     columns = {
         "load": table["load"], "domain": table["domain"], "arm": table["label"],
-        "speed-up": [one.span("×") for one in found], "baseline, tokens/s": under,
-        "arm, tokens/s": table["tokens_per_s"].round(0).astype(int), "n": [one.counted for one in found],
+        "speed-up": [one.span("×") for one in ratios], "baseline, tokens/s": under,
+        "arm, tokens/s": table["tokens_per_s"].round(0).astype(int), "n": [one.counted for one in ratios],
     }  # fmt: skip
     return _indexed(columns, ["load", "domain"])
 
@@ -69,9 +69,7 @@ def latency(table: pd.DataFrame) -> pd.DataFrame:
         batch=table["concurrency"].map("batch {:g}".format),
         percentile=(100 * table["q"]).map("p{:g}".format),
     )  # fmt: skip
-    rows = list(dict.fromkeys(zip(wide["execution"], wide["batch"], wide["percentile"], strict=True)))
-    found = wide.pivot(index=["execution", "batch", "percentile"], columns="clock", values="cell")
-    return found.loc[rows, list(dict.fromkeys(wide["clock"]))].rename_axis(index=[None] * 3, columns=None)
+    return _by_clock(wide, ["execution", "batch", "percentile"])
 
 
 def _milliseconds(estimate: Estimate) -> str:
@@ -87,14 +85,12 @@ def _ms(seconds: float) -> str:
 def acceptance(table: pd.DataFrame) -> pd.DataFrame:
     """Table of raw counters, then what follows from them (micro averages), from `acceptance.by_domain`."""
     counters = {"num_drafts": "drafts", "num_draft_tokens": "drafted", "num_accepted_tokens": "accepted"}
-    return _indexed(
-        {
-            "arm": table["arm"], "domain": table["domain"],
-            **{label: table[name] for name, label in counters.items()},
-            "rate": table["rate"].round(3), "length": table["length"].round(2),
-        },
-        ["arm", "domain"],
-    )  # fmt: skip
+    columns = {
+        "arm": table["arm"], "domain": table["domain"],
+        **{label: table[name] for name, label in counters.items()},
+        "rate": table["rate"].round(3), "length": table["length"].round(2),
+    }  # fmt: skip
+    return _indexed(columns, ["arm", "domain"])
 
 
 def poisson(table: pd.DataFrame) -> pd.DataFrame:
@@ -115,8 +111,8 @@ def prices(table: pd.DataFrame) -> pd.DataFrame:
         "verification": table["verify_cost"], "each draft token": table["draft_cost"],
         "K": table["num_speculative_tokens"], "break-even length at K": table["break_even_length"],
     }  # fmt: skip
-    found = _indexed(columns, ["method", "batch"]).dropna(axis="columns", how="all").round(2)
-    return found.astype(object).where(found.notna(), "–")
+    known = _indexed(columns, ["method", "batch"]).dropna(axis="columns", how="all").round(2)
+    return known.astype(object).where(known.notna(), "–")
 
 
 def crossovers(table: pd.DataFrame) -> pd.DataFrame:
@@ -169,9 +165,16 @@ def tails(table: pd.DataFrame) -> pd.DataFrame:
         for row in p99.itertuples()
     ]
     wide = p99.assign(cell=cells, clock=p99["metric"].str.removesuffix("_s").str.upper() + " p99, ms")
-    rows = list(dict.fromkeys(zip(wide["load"], wide["label"], strict=True)))
-    found = wide.pivot(index=["load", "label"], columns="clock", values="cell")
-    return found.loc[rows, list(dict.fromkeys(wide["clock"]))].rename_axis(index=[None] * 2, columns=None)
+    return _by_clock(wide, ["load", "label"])
+
+
+def _by_clock(table: pd.DataFrame, index: list[str]) -> pd.DataFrame:
+    """The column `cell`, a column per `clock`; rows and columns stay in their order, unnamed."""
+    rows = list(table[index].drop_duplicates().itertuples(index=False, name=None))
+    wide = table.pivot(index=index, columns="clock", values="cell")
+    return wide.loc[rows, list(dict.fromkeys(table["clock"]))].rename_axis(
+        index=[None] * len(index), columns=None
+    )
 
 
 def published(rows: Iterable[PublishedRow]) -> pd.DataFrame:
@@ -180,8 +183,8 @@ def published(rows: Iterable[PublishedRow]) -> pd.DataFrame:
         "target": "target_model", "draft": "draft", "traffic": "dataset", "batch": "batch_or_concurrency",
         "K": "num_speculative_tokens", "metric": "metric", "published": "value",
     }  # fmt: skip
-    found = [{label: getattr(row, name) for label, name in columns.items()} for row in rows]
-    table = pd.DataFrame(found, columns=list(columns)).replace({"n/s": "–", "-": "–"}).set_index("target")
+    cells = [{label: getattr(row, name) for label, name in columns.items()} for row in rows]
+    table = pd.DataFrame(cells, columns=list(columns)).replace({"n/s": "–", "-": "–"}).set_index("target")
     return table.assign(metric=table["metric"].str.replace("_", " "))  # a name may break where it is wide
 
 
@@ -220,18 +223,18 @@ def same(checks: Iterable[LosslessRecord]) -> list[pd.DataFrame]:
     """Table, in a list, of answers that are the baseline's with speculation and in controls.
 
     Beside them: the largest margin (logits) where they part, and `p_value`. Each precision stands with its
-    fullest check. No table without a check: `sentences.checked` says that there is none.
+    fullest check. No table without a check: `answers_text.checked` says that there is none.
     """
     rows = [
-        {"precision": check.target.dtype, "arm": arm, "the same": f"{found.equal} of {found.n}",
+        {"precision": check.target.dtype, "arm": arm, "the same": f"{same.equal} of {same.n}",
          "largest margin": _margin(parted), "p": p}
         for check in fullest(checks)
-        for arm, found, parted, p in (
+        for arm, same, parted, p in (
             (check.speculation.label, check.equality, check.divergences, f"{check.p_value():.2g}"),
             (f"control: {MODE}", check.control, check.control_divergences, ""),
             (f"control: {AGAIN}", check.repeat, check.repeat_divergences, ""),
         )
-        if found is not None
+        if same is not None
     ]  # fmt: skip
     return [pd.DataFrame(rows).set_index(["precision", "arm"])] if rows else []
 
@@ -252,10 +255,10 @@ def right(checks: Iterable[LosslessRecord]) -> list[pd.DataFrame]:
     return [pd.DataFrame(rows).set_index(["precision", "domain"])] if rows else []
 
 
-def _margin(found: Sequence[Divergence]) -> str:
+def _margin(parted: Sequence[Divergence]) -> str:
     """The largest, and of how many where not all were rated."""
-    rated = [abs(fork.margin_logits) for fork in found if fork.margin_logits is not None]
-    some = f" ({len(rated)} of {len(found)} rated)" if len(rated) < len(found) else ""
+    rated = [abs(fork.margin_logits) for fork in parted if fork.margin_logits is not None]
+    some = f" ({len(rated)} of {len(parted)} rated)" if len(rated) < len(parted) else ""
     return (f"{max(rated):.3g}" if rated else "-") + some
 
 

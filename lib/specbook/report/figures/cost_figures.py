@@ -8,14 +8,13 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
 
+from specbook.analysis import sensitivity
+from specbook.analysis.sensitivity import Bar
 from specbook.analysis.token_cost import BASELINE, SPECULATING
 from specbook.report.figures import style
-from specbook.report.figures.style import colour, marker, styled
-from specbook.report.figures.tooltips import Reading
-from specbook.stats import cost
+from specbook.report.figures.style import NO_PAIR, Reading, colour, marker, styled
 
 KINDS = (SPECULATING, BASELINE)
-NO_PAIR = "No round here has both a baseline and an arm with speculation."
 TOO_SLOW = "No batch that was measured keeps the strictest objective."
 LABELS = {
     "utilisation": "utilisation", "price": "price of an hour", "traffic": "kind of traffic",
@@ -44,20 +43,22 @@ def _dollar_axis(ax: Axes, values: Sequence[float]) -> None:
 
 @styled
 def by_batch(table: pd.DataFrame, keeps: Mapping[tuple[str, str], bool]) -> Axes:
-    """`spending.bills` of the best arms by use, with intervals; hollow where `keeps[load, arm]` is False."""
+    """`token_cost.bills` by use, with intervals; hollow where `keeps[load, arm]` is False."""
     (ax,) = style.panels(1, height=4.2)
     for kind in KINDS:
         cell = table[table["kind"] == kind].sort_values("concurrency")
-        ends = pd.DataFrame([found.model_dump() for found in cell["by_use"]], index=cell.index)
-        look = {"color": colour(kind, KINDS), "label": kind}
-        bills = cell.assign(**ends[["value", "low", "high"]], estimate=cell["by_use"])
-        reading = Reading("${:.3g}", " per 1M")
-        style.with_interval(ax, bills, "concurrency", ("value", "low", "high"), reading, **look)
-        for row, value in zip(cell.itertuples(), ends["value"], strict=True):
-            inside = look["color"] if keeps[row.load, row.arm] else "white"
-            ax.plot(row.concurrency, value, marker(kind, KINDS), markersize=9, color=look["color"],
+        bills = cell.assign(estimate=cell["by_use"], **{
+            end: [getattr(bill, end) for bill in cell["by_use"]] for end in ("value", "low", "high")
+        })  # fmt: skip
+        hue, reading = colour(kind, KINDS), Reading("${:.3g}", " per 1M")
+        style.with_interval(
+            ax, bills, "concurrency", ("value", "low", "high"), reading, color=hue, label=kind
+        )
+        for row in bills.itertuples():
+            inside = hue if keeps[row.load, row.arm] else "white"
+            ax.plot(row.concurrency, row.value, marker(kind, KINDS), markersize=9, color=hue,
                     markerfacecolor=inside, zorder=3)  # fmt: skip
-    values = [found.value for found in table["by_use"]]
+    values = [bill.value for bill in table["by_use"]]
     style.batches(ax, table["concurrency"])
     _dollar_axis(ax, values)
     style.legend_above([ax])
@@ -67,7 +68,7 @@ def by_batch(table: pd.DataFrame, keeps: Mapping[tuple[str, str], bool]) -> Axes
 @styled
 @style.or_words(NO_PAIR)
 def saved(table: pd.DataFrame) -> Axes:
-    """`spending.savings`: the share of the bill saved, by batch and domain; below 0 speculation is a cost."""
+    """`token_cost.savings`: share of the bill saved, by batch and domain; below 0 speculation is a cost."""
     (ax,) = style.panels(1, height=4.2)
     style.by_load_and_domain(ax, table, ("saved", "saved_low", "saved_high"), Reading("{:.0%}", " saved"))
     low = min(-0.15, float(np.nanmin(table[["saved", "saved_low"]].to_numpy())) - 0.05)
@@ -76,7 +77,7 @@ def saved(table: pd.DataFrame) -> Axes:
     ax.axhspan(low, 0, color="#D55E00", alpha=0.07, linewidth=0)
     ax.yaxis.set_major_formatter(PercentFormatter(1.0))
     ax.set_ylabel("share of the bill saved")
-    ax.text(0.01, 0.02, "below the line it costs", transform=ax.transAxes, fontsize=10, color="#a04000")
+    style.below_the_line(ax, "below the line it costs")
     style.legend_above([ax])
     return ax
 
@@ -84,14 +85,13 @@ def saved(table: pd.DataFrame) -> Axes:
 @styled
 @style.or_words(TOO_SLOW)
 def by_utilisation(table: pd.DataFrame, usd_per_hour: float, elsewhere: Mapping[str, float]) -> Axes:
-    """Rows of `spending.goodput` of one objective, by reservation; dotted: the same text's bill elsewhere."""
+    """`token_cost.goodput` of one objective, by reservation; dotted: the same text's bill elsewhere."""
     (ax,) = style.panels(1, height=4.4)
-    used = np.geomspace(0.001, 1, 100)
     values = [*elsewhere.values()]
     for row in table.itertuples():
-        paid = [cost.usd_per_million_tokens(row.speed, usd_per_hour, one) for one in used]
-        ax.plot(used, paid, color=colour(row.kind, KINDS), label=f"{row.kind}, {row.load}")
-        values += paid
+        paid = sensitivity.by_utilisation(row.speed, usd_per_hour)
+        ax.plot(*paid.to_numpy().T, color=colour(row.kind, KINDS), label=f"{row.kind}, {row.load}")
+        values += list(paid["usd_per_million"])
     for value, label in _alike(elsewhere):
         ax.axhline(value, color="#555555", linestyle=":", linewidth=1.4)
         ax.text(1, value * 1.04, label, fontsize=10, va="bottom", ha="right", color="#555555")
@@ -114,8 +114,8 @@ def _alike(prices: Mapping[str, float]) -> list[tuple[float, str]]:
 
 
 @styled
-def tornado(bars: Sequence[cost.Bar], base: float) -> Axes:
-    """`doubts.bars`: what each assumption alone does to the cost, around the base case."""
+def tornado(bars: Sequence[Bar], base: float) -> Axes:
+    """`sensitivity.bars`: what each assumption alone does to the cost, around the base case."""
     (ax,) = style.panels(1, height=1.2 + 0.5 * len(bars))
     for place, bar in enumerate(reversed(bars)):
         low, high = sorted((bar.at_low, bar.at_high))

@@ -1,8 +1,11 @@
-"""What all figures share: one style, panels, and the line below that says where the numbers come from."""
+"""What all figures share: one style, panels, what a point says when a reader points at it, and the line below
+that says where the numbers come from.
+"""
 
 import functools
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -12,15 +15,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from specbook.records.experiment import ExperimentRecord
+from specbook.analysis import traffic
 from specbook.records.run import RunRecord
-from specbook.report.figures import tooltips
-from specbook.report.figures.tooltips import Reading
-from specbook.stats.ratios import MIN_INTERVAL
+from specbook.report import provenance_line
 
 # Okabe & Ito: told apart under every common colour blindness, and in print.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 DOMAINS = ("json", "math", "chat", "code", "prose", "sql", "mixed")
+METHODS = ("P-EAGLE", "EAGLE-3", "draft model", "suffix", "ngram")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 STYLE = {
     "font.size": 11, "axes.titlesize": 12, "axes.labelsize": 11, "xtick.labelsize": 10, "ytick.labelsize": 10,
@@ -30,6 +32,10 @@ STYLE = {
     "lines.linewidth": 1.8, "lines.markersize": 6,
 }  # fmt: skip
 LETTERS_PER_INCH = 12  # at the small print's 10 points
+K = "num_speculative_tokens"
+NO_PAIR = "No round here has both a baseline and an arm with speculation."
+MOST_IDS = 5
+"""Records named one by one; of more, the count is said."""
 plt.switch_backend(
     plt.get_backend()
 )  # a notebook's backend sets itself up when loaded: inside a context that is undone
@@ -48,10 +54,14 @@ def marker(name: str, among: Sequence[str] = DOMAINS) -> str:
     return MARKERS[list(among).index(name) % len(MARKERS)] if name in among else MARKERS[-1]
 
 
-def ordered(names: Iterable[str]) -> list[str]:
-    """Domains in the book's order, others after them."""
-    found = list(dict.fromkeys(names))
-    return sorted(found, key=lambda n: (DOMAINS.index(n) if n in DOMAINS else len(DOMAINS), found.index(n)))
+def look(name: str, among: Sequence[str] = DOMAINS) -> dict[str, str]:
+    """Colour, marker and label of a domain (or of one of `among`), as arguments of a plot."""
+    return {"color": colour(name, among), "marker": marker(name, among), "label": name}
+
+
+def ordered(names: Iterable[str], among: Sequence[str] = DOMAINS) -> list[str]:
+    """Domains (or some of `among`) in the book's order, others after them."""
+    return sorted(dict.fromkeys(names), key=lambda n: among.index(n) if n in among else len(among))
 
 
 @styled
@@ -66,6 +76,15 @@ def panels(n: int, height: float = 3.3, share_y: bool = False, columns: int = 4)
     for spare in axes.flat[n:]:
         spare.remove()
     return list(axes.flat[:n])
+
+
+def panel_for_each(names: Iterable[str], **layout: Any) -> dict[str, Axes]:
+    """A panel with its title for each of the names; `layout`: see `panels`."""
+    titles = list(dict.fromkeys(names))
+    axes = dict(zip(titles, panels(len(titles), **layout), strict=True))
+    for title, ax in axes.items():
+        ax.set_title(title)
+    return axes
 
 
 def or_words(why: str) -> Callable:
@@ -115,39 +134,67 @@ def ratio_axis(ax: Axes, values: Iterable[float], label: str = "speed-up over th
     ax.set_ylabel(label)
 
 
+class Reading(NamedTuple):
+    """How a value is written: its digits, and what stands once behind it."""
+
+    digits: str = "{:.3g}"
+    unit: str = ""
+
+
+class Tooltips(Artist):
+    """Draws nothing: remembers what points at data coordinates say, until the figure is laid out."""
+
+    def __init__(self, xs: Iterable[float], ys: Iterable[float], texts: Iterable[str]) -> None:
+        super().__init__()
+        self.places = [(float(x), float(y)) for x, y in zip(xs, ys, strict=True)]
+        self.texts = list(texts)
+
+
+def tooltip(row: pd.Series, ends: Sequence[float | None], reading: Reading) -> str:
+    """Three lines: where, the value with its interval and n, and the records behind it.
+
+    Args:
+        row: may have domain, load (or concurrency, or rate_per_s), arm, metric and q, `estimate` (for its
+            n) and `records`.
+        ends: value, low, high.
+        reading: how they are written.
+    """
+    value, *interval = (None if pd.isna(end) else reading.digits.format(end) for end in ends)
+    span = "no interval" if None in interval else f"[{', '.join(map(str, interval))}]"
+    estimate, ids = row.get("estimate"), row.get("records")
+    n = f", n={estimate.counted}" if estimate is not None else ""
+    return "\n".join([_where(row), f"{value}{reading.unit} {span}{n}", *([_records(ids)] if ids else [])])
+
+
+def _where(row: pd.Series) -> str:
+    load = row.get("load")
+    if load is None and row.get("rate_per_s") is not None:
+        load = f"{row['rate_per_s']:g} requests/s"
+    if load is None and row.get("concurrency") is not None:
+        load = f"batch {row['concurrency']:g}"
+    clock = f"p{100 * row['q']:g} {row['metric'].removesuffix('_s').upper()}" if "q" in row else None
+    return ", ".join(str(part) for part in (clock, row.get("domain"), load, row.get("arm")) if part)
+
+
+def _records(ids: Sequence[Any]) -> str:
+    more = f" and {len(ids) - MOST_IDS} more" if len(ids) > MOST_IDS else ""
+    return f"record{'s' if len(ids) > 1 else ''} {', '.join(map(str, ids[:MOST_IDS]))}{more}"
+
+
 def with_interval(
     ax: Axes, table: pd.DataFrame, x: str, ends: tuple[str, str, str], reading: Reading, **look: object
 ) -> None:
     """Points joined by a line, with their interval (`ends`: value, low, high); one without it has no bar.
 
-    Each tells what `points.say` makes of its row.
+    Each row that has a value says its `tooltip`.
     """
     y, low, high = ends
     value = table[y].to_numpy(dtype=float)
     bars = np.vstack([value - table[low].to_numpy(dtype=float), table[high].to_numpy(dtype=float) - value])
     ax.errorbar(table[x], value, yerr=np.clip(bars, 0.0, None), capsize=3, **look)
-    tooltips.tell(ax, table, x, ends, reading)
-
-
-def placed(table: pd.DataFrame) -> pd.DataFrame:
-    """With `place`: loads side by side as they come, and around each its domains in the book's order."""
-    domains, loads = ordered(table["domain"]), list(dict.fromkeys(table["load"]))
-    shift = table["domain"].map(lambda domain: (domains.index(domain) - (len(domains) - 1) / 2) * 0.18)
-    return table.assign(place=table["load"].map(loads.index) + shift)
-
-
-def by_load_and_domain(
-    ax: Axes, table: pd.DataFrame, ends: tuple[str, str, str], reading: Reading
-) -> pd.DataFrame:
-    """Points `with_interval` where they are `placed`; returns their table."""
-    there, loads = placed(table), list(dict.fromkeys(table["load"]))
-    for domain in ordered(table["domain"]):
-        look = {"color": colour(domain), "marker": marker(domain), "linestyle": "none", "label": domain}
-        with_interval(ax, there[there["domain"] == domain], "place", ends, reading, **look)
-    ax.set_xticks(range(len(loads)), loads)
-    ax.set_xlim(-0.6, len(loads) - 0.4)
-    ax.grid(axis="x", visible=False)
-    return there
+    known = table[table[y].notna()]
+    texts = [tooltip(row, [row[name] for name in ends], reading) for _, row in known.iterrows()]
+    ax.add_artist(Tooltips(known[x], known[y], texts))
 
 
 def marked(
@@ -159,54 +206,79 @@ def marked(
         with_interval(ax, some, x, ends, reading, linestyle="none", markerfacecolor=face, **look)
 
 
+def placed(table: pd.DataFrame) -> pd.DataFrame:
+    """With `place`: loads side by side as they come, and around each its domains in the book's order."""
+    domains, loads = ordered(table["domain"]), list(dict.fromkeys(table["load"]))
+    aside = table["domain"].map(lambda domain: (domains.index(domain) - (len(domains) - 1) / 2) * 0.18)
+    return table.assign(place=table["load"].map(loads.index) + aside)
+
+
+def names_axis(ax: Axes, names: Sequence[str]) -> None:
+    """A tick for each name, and no line of the grid."""
+    ax.set_xticks(range(len(names)), names)
+    ax.grid(axis="x", visible=False)
+
+
+def by_load_and_domain(
+    ax: Axes, table: pd.DataFrame, ends: tuple[str, str, str], reading: Reading
+) -> pd.DataFrame:
+    """Points `with_interval` where they are `placed`; returns their table."""
+    there, loads = placed(table), list(dict.fromkeys(table["load"]))
+    for domain in ordered(table["domain"]):
+        points = there[there["domain"] == domain]
+        with_interval(ax, points, "place", ends, reading, linestyle="none", **look(domain))
+    names_axis(ax, loads)
+    ax.set_xlim(-0.6, len(loads) - 0.4)
+    return there
+
+
+def by_load_and_method(table: pd.DataFrame, ends: tuple[str, str, str], reading: Reading) -> list[Axes]:
+    """A panel per load and method: a line per domain against K; those of open-ended domains are dashed."""
+    cells = list(table.groupby(["load", "method"], sort=False))
+    axes = panels(len(cells), height=3.4, share_y=True, columns=2)
+    for ax, ((load, method), cell) in zip(axes, cells, strict=True):
+        for domain in ordered(cell["domain"]):
+            line = "--" if traffic.kind(domain) == traffic.OPEN else "-"
+            points = cell[cell["domain"] == domain].sort_values(K)
+            with_interval(ax, points, K, ends, reading, linestyle=line, **look(domain))
+        k_axis(ax, table, edge=0.7)
+        ax.set_title(f"{method}, {load}")
+    return axes
+
+
+def below_the_line(ax: Axes, words: str) -> None:
+    """Words in the lower left corner, where values are losses."""
+    ax.text(0.01, 0.02, words, transform=ax.transAxes, fontsize=10, color="#a04000")
+
+
+def k_axis(ax: Axes, table: pd.DataFrame, edge: float = 0.5) -> None:
+    """A tick at each K of the table, and nowhere else."""
+    ticks = sorted(set(table[K]))
+    ax.set_xticks(ticks)
+    ax.set_xlim(ticks[0] - edge, ticks[-1] + edge)
+    ax.set_xlabel("K, draft tokens per step")
+
+
+def finish(axes: Iterable[Axes], label: str, columns: int = 5) -> list[Axes]:
+    """The panels, with a label of the first's y axis, and one legend for all over them."""
+    axes = list(axes)
+    axes[0].set_ylabel(label)
+    legend_above(axes, columns)
+    return axes
+
+
 def legend_above(axes: Sequence[Axes], columns: int = 5) -> None:
     """One legend for all panels, over them."""
-    fig = axes[0].get_figure()
     entries: dict[str, Artist] = {}
     for ax in axes:
         handles, labels = ax.get_legend_handles_labels()
         entries |= dict(zip(labels, handles, strict=True))
-    fig.legend(entries.values(), entries.keys(), loc="outside upper center", ncols=columns)
-
-
-def credit(runs: Iterable[RunRecord], also: str = "") -> str:
-    """Where numbers come from: `measured · cpu-... · pocket bfloat16 · 5 restarts an arm · 2026-11-21`."""
-    runs = list(runs)
-    if not runs:
-        return "nothing measured"
-    restarts = len({run.point.restart for run in runs})
-    models = sorted({f"{run.point.target.name} {run.point.target.dtype}" for run in runs})
-    turns = f"{restarts} restart{'' if restarts == 1 else 's'} an arm"
-    few = ": no intervals" if restarts < MIN_INTERVAL else ""
-    return _credit(runs, [", ".join(models), turns + few], also)
-
-
-def credit_experiments(kept: Iterable[tuple[ExperimentRecord, object]], also: str = "") -> str:
-    """As `credit`, of what `experiments.replay` gives: `measured · cpu-... · 2026-11-22`."""
-    records = [record for record, _ in kept]
-    return _credit(records, [], also) if records else "nothing measured"
-
-
-def _credit(records: Sequence[RunRecord | ExperimentRecord], between: Sequence[str], also: str) -> str:
-    days = sorted({record.started_at[:10] for record in records})
-    parts = [
-        " and ".join(sorted(set(map(_kind, records)))),
-        ", ".join(sorted({record.hardware.id for record in records})),
-        *between,
-        " to ".join(dict.fromkeys([days[0], days[-1]])),
-    ]
-    return " · ".join([*parts, *([also] if also else [])])
-
-
-def _kind(record: RunRecord | ExperimentRecord) -> str:
-    """The record's own; where draft tokens were accepted by chance at given rates, that."""
-    how = record.point.speculation if isinstance(record, RunRecord) else None
-    return "synthetic-acceptance" if how and how.synthetic_acceptance_rates else record.kind
+    axes[0].get_figure().legend(entries.values(), entries.keys(), loc="outside upper center", ncols=columns)
 
 
 def sign(axes: Axes | Sequence[Axes], runs: Iterable[RunRecord], also: str = "") -> None:
-    """Write the credit below the figure; `also` names what in it is not measured."""
-    note(axes, credit(runs, also))
+    """Write `provenance_line.credit` below the figure; `also` names what in it is not measured."""
+    note(axes, provenance_line.credit(runs, also))
 
 
 def note(axes: Axes | Sequence[Axes], text: str) -> None:

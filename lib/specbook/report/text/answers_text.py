@@ -5,48 +5,14 @@ from typing import Any
 
 import pandas as pd
 
-from specbook.analysis import acceptance, latency, speedup, summaries
+from specbook.analysis import acceptance, speedup
+from specbook.analysis.intervals import side
 from specbook.records.lossless import LosslessRecord, fullest
 from specbook.records.run import RunRecord
-from specbook.records.run_set import RunSet
 from specbook.report import tables
-from specbook.report.text.phrases import listed
+from specbook.report.text import interval, listed
 
 NO_PAIR = "No speed-up can be told: no round here has both a baseline and an arm with speculation."
-
-
-def baseline(runs: Iterable[RunRecord]) -> str:
-    """What the server gives without speculation, in one sentence."""
-    runs = RunSet.of(runs).closed
-    if not runs:
-        return "**Answer.** No closed loop was measured, so no speed can be told."
-    speeds = summaries.throughput(runs)
-    means = speeds.groupby(["execution", "concurrency"])["output_tokens_per_s"].median().unstack()
-    mode, first, last = means[means.columns[0]].idxmax(), means.columns[0], means.columns[-1]
-    p50 = _tpot_ms(runs, mode, first)
-    told = (
-        f"**Answer.** Without speculation this server ({mode}) writes "
-        f"**{means.loc[mode, first]:.0f} tokens/s** for {_readers(first)}, {p50:.1f} ms a token"
-    )
-    if first == last or pd.isna(means.loc[mode, last]):
-        return f"{told} (medians over domains and restarts)."
-    return (
-        f"{told}, and **{means.loc[mode, last]:.0f} tokens/s** for {last:g} at once: {last / first:g} times "
-        f"the requests bring {means.loc[mode, last] / means.loc[mode, first]:.1f} times the tokens "
-        "(medians over domains and restarts)."
-    )
-
-
-def _readers(batch: float) -> str:
-    return "one request at a time" if batch == 1 else f"{batch:g} requests at once"
-
-
-def _tpot_ms(runs: list[RunRecord], mode: str, batch: float) -> float:
-    table = latency.table(runs, (0.5,), by=("concurrency", "execution"))
-    chosen = table[
-        (table["metric"] == "tpot_s") & (table["execution"] == mode) & (table["concurrency"] == batch)
-    ]
-    return 1e3 * float(chosen["value"].iloc[0])
 
 
 def speculation(table: pd.DataFrame, single: pd.DataFrame | None = None) -> str:
@@ -114,10 +80,8 @@ def _wins(table: pd.DataFrame) -> str:
 
 def _times(row: pd.Series) -> str:
     """`**2.31×** (130 → 300 tokens/s, 95 % interval 2.20 to 2.44, n=5 restarts)`."""
-    found = row["estimate"]
-    interval = "no interval" if found.low is None else f"95 % interval {found.low:.2f} to {found.high:.2f}"
     speeds = f"{row['baseline_tokens_per_s']:.0f} → {row['tokens_per_s']:.0f} tokens/s"
-    return f"**{found.value:.2f}×** ({speeds}, {interval}, n={found.counted})"
+    return f"**{row['estimate'].value:.2f}×** ({speeds}, {interval(row['estimate'])})"
 
 
 def averages(table: pd.DataFrame) -> str:
@@ -165,17 +129,14 @@ def advice(runs: Iterable[RunRecord]) -> str:
 
 
 def _advised(top: Any) -> str:
-    found, span = top.estimate, f", from {top.worst:.2f}× to {top.best:.2f}×" if top.cells > 1 else ""
-    where = f"over {top.cells} domains{span}" if top.cells > 1 else "on its one domain"
-    told = f"{top.speedup:.2f}× {where}"
-    if found.low is None:
-        first = top.arm if top.speedup > 1 else f"no speculation; the least bad is {top.arm}"
-        return f"- **{top.load}**: {first}, {told} (no interval, n={found.counted}: it may be chance)"
-    interval = f"95 % interval {found.low:.2f} to {found.high:.2f}, n={found.counted}"
-    if found.low <= 1 <= found.high:
-        return f"- **{top.load}**: a tie between no speculation and {top.arm}, {told} ({interval})"
-    first = top.arm if found.low > 1 else f"no speculation; the least bad is {top.arm}"
-    return f"- **{top.load}**: {first}, {told} ({interval})"
+    span = f"over {top.cells} domains, from {top.worst:.2f}× to {top.best:.2f}×"
+    speed = f"{top.speedup:.2f}× {span if top.cells > 1 else 'on its one domain'}"
+    shown, doubt = side(top.estimate), "" if top.estimate.low is not None else ": it may be chance"
+    faster = top.speedup > 1 if shown is None else shown == "above"
+    choice = top.arm if faster else f"no speculation; the least bad is {top.arm}"
+    if shown == "within":
+        choice = f"a tie between no speculation and {top.arm}"
+    return f"- **{top.load}**: {choice}, {speed} ({interval(top.estimate)}{doubt})"
 
 
 def by_domain(table: pd.DataFrame) -> str:
@@ -186,10 +147,10 @@ def by_domain(table: pd.DataFrame) -> str:
     if table.empty:
         return NO_PAIR
     first = table[table["load"] == table["load"].iloc[0]].sort_values("speedup", ascending=False)
-    told = [f"{row.domain} ({row.speedup:.2f}×)" for row in first.itertuples()]
-    if len(told) == 1:
-        return f"At {first['load'].iloc[0]}, {told[0]} is the only domain that was measured."
-    return f"At {first['load'].iloc[0]}, from most to least gained: {', '.join(told)}."
+    gains = [f"{row.domain} ({row.speedup:.2f}×)" for row in first.itertuples()]
+    if len(gains) == 1:
+        return f"At {first['load'].iloc[0]}, {gains[0]} is the only domain that was measured."
+    return f"At {first['load'].iloc[0]}, from most to least gained: {', '.join(gains)}."
 
 
 def answers(table: pd.DataFrame) -> str:
@@ -200,27 +161,29 @@ def answers(table: pd.DataFrame) -> str:
     parts = dict(list(table.groupby("comparison")))
     if "speculation" not in parts:
         return "No answers can be compared: no arm with speculation shares a round and mode with a baseline."
-    told = [_changed(parts["speculation"])]
+    sentences = [_changed(parts["speculation"])]
     if "restart" in parts:
-        told.append(f"A baseline that is started again repeats {_percents(parts['restart'])} of its own.")
+        sentences.append(
+            f"A baseline that is started again repeats {_percents(parts['restart'])} of its own."
+        )
     else:
-        told.append("There is no control in the same execution mode: it takes a second restart.")
+        sentences.append("There is no control in the same execution mode: it takes a second restart.")
     if "mode" in parts:
-        told.append(f"A baseline in another execution mode writes {_percents(parts['mode'])} the same.")
-    return " ".join(told)
+        sentences.append(f"A baseline in another execution mode writes {_percents(parts['mode'])} the same.")
+    return " ".join(sentences)
 
 
 def _changed(drafted: pd.DataFrame) -> str:
     count, loads = drafted["pairs"].sum(), ", ".join(drafted["load"].unique())
     worst = min(drafted.itertuples(), key=lambda row: (row.estimate.value, row.estimate.low))
-    found = worst.estimate
+    share = worst.estimate
     interval = (
-        f"95 % interval {tables.percent(found.low)} % to {tables.percent(found.high)} %, n={found.n} prompts"
+        f"95 % interval {tables.percent(share.low)} % to {tables.percent(share.high)} %, n={share.n} prompts"
     )
-    if found.value == 1:
+    if share.value == 1:
         part = f"None parts; the widest doubt is at {worst.load} ({interval})."
     else:
-        part = f"{worst.arm} parts most often, at {worst.load}: {tables.percent(found.value)} % ({interval})."
+        part = f"{worst.arm} parts most often, at {worst.load}: {tables.percent(share.value)} % ({interval})."
     return (
         f"Of {count} stored answers with speculation, at {loads}, {_percents(drafted)} are those of the same "
         f"round's baseline, character for character. {part}"
@@ -228,14 +191,13 @@ def _changed(drafted: pd.DataFrame) -> str:
 
 
 def _percents(table: pd.DataFrame) -> str:
-    values = [found.value for found in table["estimate"]]
+    values = [share.value for share in table["estimate"]]
     return " % to ".join(dict.fromkeys([tables.percent(min(values)), tables.percent(max(values))])) + " %"
 
 
 def checked(checks: Iterable[LosslessRecord]) -> str:
-    """What the lossless checks found, one sentence a precision; or that there is none."""
-    told = [_check(check) for check in fullest(checks)]
-    return " ".join(told) or (
+    """What the lossless checks showed, one sentence a precision; or that there is none."""
+    return " ".join(map(_check, fullest(checks))) or (
         "There is no check of these weights and engine on this machine, so none is shown: `specbook run` "
         "makes those that the plan asks for."
     )

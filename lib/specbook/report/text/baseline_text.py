@@ -1,9 +1,14 @@
-"""What the figures of a server without speculation show, in words."""
+"""The chapter on a server without speculation in words, and late first chunks in any chapter's."""
+
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
 
-from specbook.report.text.phrases import count, listed, milliseconds, percent
+from specbook.analysis import latency, stream_stalls, summaries, throughput
+from specbook.records.run import RunRecord
+from specbook.records.run_set import RunSet
+from specbook.report.text import count, listed, milliseconds, percent
 
 KEEPS_UP = 0.95
 """Share of the arrivals that a server which keeps up has served by the end of a window."""
@@ -11,28 +16,59 @@ QUEUE = 0.1
 """A mean wait of so much of the median answer is a queue: as `arrivals.saturation` has it."""
 
 
+def answer(runs: Iterable[RunRecord]) -> str:
+    """What the server gives without speculation, in one sentence."""
+    runs = RunSet.of(runs).closed
+    if not runs:
+        return "**Answer.** No closed loop was measured, so no speed can be told."
+    speeds = summaries.throughput(runs)
+    medians = speeds.groupby(["execution", "concurrency"])["output_tokens_per_s"].median().unstack()
+    first, last = medians.columns[0], medians.columns[-1]
+    mode = medians[first].idxmax()
+    slow, fast = medians.loc[mode, [first, last]]
+    opening = (
+        f"**Answer.** Without speculation this server ({mode}) writes **{slow:.0f} tokens/s** for "
+        f"{_readers(first)}, {_tpot_ms(runs, mode, first):.1f} ms a token"
+    )
+    if first == last or pd.isna(fast):
+        return f"{opening} (medians over domains and restarts)."
+    return (
+        f"{opening}, and **{fast:.0f} tokens/s** for {last:g} at once: {last / first:g} times the requests "
+        f"bring {fast / slow:.1f} times the tokens (medians over domains and restarts)."
+    )
+
+
+def _readers(batch: float) -> str:
+    return "one request at a time" if batch == 1 else f"{batch:g} requests at once"
+
+
+def _tpot_ms(runs: list[RunRecord], mode: str, batch: float) -> float:
+    table = latency.table(runs, (0.5,), by=("concurrency", "execution"))
+    chosen = table[
+        (table["metric"] == "tpot_s") & (table["execution"] == mode) & (table["concurrency"] == batch)
+    ]
+    return 1e3 * float(chosen["value"].iloc[0])
+
+
 def scaling(table: pd.DataFrame) -> str:
     """Sentences on what the largest batch brings, and what compiling does, from `summaries.throughput`."""
-    speeds = _geometric(table).unstack().dropna()  # a row per execution mode, a column per batch
+    speeds = throughput.by_mode(table)
     if speeds.empty:
         return "No execution mode was measured at every batch, so batches are not compared."
     first, last = speeds.columns[0], speeds.columns[-1]
     if first == last:
-        told = [f"Only batch {first:g} was measured, so nothing is said of other batches."]
+        sentences = [f"Only batch {first:g} was measured, so nothing is said of other batches."]
     else:
         each = (f"{row[last] / row[first]:.1f} ({name})" for name, row in speeds.iterrows())
-        told = [f"From batch {first:g} to batch {last:g} tokens/s are multiplied by {listed(each)}."]
+        sentences = [f"From batch {first:g} to batch {last:g} tokens/s are multiplied by {listed(each)}."]
     if len(speeds) < 2:
-        return " ".join([*told, f"Only the {speeds.index[0]} mode was measured."])
+        return " ".join([*sentences, f"Only the {speeds.index[0]} mode was measured."])
     fast, slow = speeds[first].idxmax(), speeds[first].idxmin()
     ratio = speeds.loc[fast] / speeds.loc[slow]
     each = (f"{value:.2f} at batch {batch:g}" for batch, value in ratio.items())
-    return " ".join([*told, f"The {fast} mode is so many times as fast as the {slow} one: {listed(each)}."])
-
-
-def _geometric(table: pd.DataFrame) -> pd.Series:
-    speeds = np.log(table["output_tokens_per_s"].astype(float))
-    return np.exp(speeds.groupby([table["execution"], table["concurrency"]]).mean())
+    return " ".join(
+        [*sentences, f"The {fast} mode is so many times as fast as the {slow} one: {listed(each)}."]
+    )
 
 
 def clocks(table: pd.DataFrame) -> str:
@@ -57,29 +93,28 @@ def clocks(table: pd.DataFrame) -> str:
 
 def steps(table: pd.DataFrame) -> str:
     """Sentences on the step at each batch, and how much of it is overhead, from `steps.decode_steps`."""
-    told = []
+    sentences = []
     for mode, cell in table.groupby("execution", sort=False):
         cell = cell.sort_values("concurrency")
         each = (
-            f"{milliseconds(row.step_s)} at batch {row.concurrency}{_overhead(row)}"
+            f"{milliseconds(row.step_s)} at batch {row.concurrency}{_overhead(row.overhead_s, row.step_s)}"
             for row in cell.itertuples()
         )
-        told.append(f"A step takes {listed(each)} ({mode}).")
+        sentences.append(f"A step takes {listed(each)} ({mode}).")
         first, last = cell.iloc[0], cell.iloc[-1]
         if len(cell) > 1:
-            told.append(
+            sentences.append(
                 f"{last['concurrency'] / first['concurrency']:.3g} times the sequences make it "
                 f"{last['step_s'] / first['step_s']:.2f} times as long."
             )
-    return " ".join(told)
+    return " ".join(sentences)
 
 
-def _overhead(row: object) -> str:
-    share = row.overhead_s / row.step_s if pd.notna(row.overhead_s) else None  # type: ignore[attr-defined]
-    return " (not split)" if share is None else f" ({percent(share)} overhead)"
+def _overhead(overhead_s: float | None, step_s: float) -> str:
+    return f" ({percent(overhead_s / step_s)} overhead)" if pd.notna(overhead_s) else " (not split)"
 
 
-def arrivals(table: pd.DataFrame) -> str:
+def queueing(table: pd.DataFrame) -> str:
     """Sentences on where less is served than arrives, and where there is a queue.
 
     Made from `arrivals.poisson`, one arm.
@@ -88,18 +123,18 @@ def arrivals(table: pd.DataFrame) -> str:
         return "No Poisson arrivals are in this plan."
     behind = table["served_per_s"] < KEEPS_UP * table["arrived_per_s"]
     waits = table["queue_wait_s"] > QUEUE * table["e2e_p50_s"]
-    told = [
+    sentences = [
         f"In {behind.sum()} of {len(table)} combinations of domain and rate less than {percent(KEEPS_UP)} of "
         f"what arrived was served{_places(table[behind])}.",
         f"Requests queue in {waits.sum()}{_places(table[waits], waits=True)}.",
     ]
     if (behind & ~waits).any():
-        told.append(
+        sentences.append(
             f"So in {count(int((behind & ~waits).sum()), 'case')} the curve leaves the line without a queue"
             f"{_places(table[behind & ~waits])}: what was served is counted until the last answer ends, so "
             "one long last answer lowers the rate."
         )
-    return " ".join(told)
+    return " ".join(sentences)
 
 
 def _places(table: pd.DataFrame, waits: bool = False) -> str:
@@ -109,3 +144,26 @@ def _places(table: pd.DataFrame, waits: bool = False) -> str:
         for row in table.itertuples()
     ]
     return f": {listed(each)}" if each else ""
+
+
+def late_chunks(runs: Iterable[RunRecord]) -> str:
+    """How many answers' first chunks came late, and what is known of the cause."""
+    late = stream_stalls.found(summaries.pooled_requests(runs))
+    if not late.count:
+        return f"**Late first chunks.** There are none in {late.requests} requests."
+    return (
+        f"**Late first chunks.** In {late.count} of {late.requests} requests the first chunks came "
+        f"together, though the engine writes them a step apart; in {late.whole} of these the whole answer "
+        f"came at once. Most, {late.worst_count} of {late.worst_requests}, are of {late.worst}. "
+        f"{_cause(late.pace)} Their TTFT and TPOT time the stream, not the engine; their E2E is what a "
+        "reader waited. Where they decide a p99 of TTFT, its point is hollow, and nothing is claimed of it."
+    )
+
+
+def _cause(pace: float) -> str:
+    if np.isnan(pace):
+        return "The cause is unknown."
+    opening = f"Per token they took {pace:.2f} times as long as the others of their windows (median, E2E), so"
+    if pace < stream_stalls.AS_USUAL:
+        return f"{opening} the engine wrote as ever, and the chunks waited on their way; why is unknown."
+    return f"{opening} something held up the engine, or the whole machine; what, is unknown."

@@ -1,15 +1,26 @@
-"""What the figures of drafting methods held against each other show, in words."""
+"""What the figures of drafting methods and of a step's parts show, in words."""
 
 import numpy as np
 import pandas as pd
 
+from specbook import config
+from specbook.analysis.intervals import side
 from specbook.analysis.prediction import AVERAGED
-from specbook.report.text.phrases import count, ends, listed, of, percent
+from specbook.bench import experiments
+from specbook.records.experiment import ExperimentRecord
+from specbook.records.step_results import Stepped
+from specbook.report.provenance_line import credit_experiments
+from specbook.report.text import count, ends, listed, of, percent
 
 CLOSE = 0.1
 """Lead of one method over another that noise may turn around."""
 HIGH = 0.8
 """Conditional acceptance from which on a longer draft is nearly as good as a short one."""
+
+DENSE_STEP = "appendix_step"
+"""Plan of the experiments on a step of the dense target."""
+MIXTURE_STEP = "appendix_mixture_step"
+"""Plan of those on the mixture; has the dense target too, in the same precision."""
 
 
 def winners(best: pd.DataFrame) -> str:
@@ -18,7 +29,7 @@ def winners(best: pd.DataFrame) -> str:
         return ""
     lines = []
     for load, cell in best.groupby("load", sort=False):
-        told: dict[str, list[str]] = {}
+        places: dict[str, list[str]] = {}
         for domain, part in cell.groupby("domain", sort=False):
             top = part.loc[part["speedup"].idxmax()]
             rivals = part[(part["method"] != top["method"]) & (part["high"] >= top["low"])]
@@ -26,9 +37,20 @@ def winners(best: pd.DataFrame) -> str:
             words = f"{listed(tied)} tied" if len(tied) > 1 else str(tied[0])
             if top["speedup"] < 1:
                 words = f"no speculation (the least slow: {words})"
-            told.setdefault(words, []).append(str(domain))
-        lines.append(f"- **{load}**: " + "; ".join(f"{w} on {listed(d)}" for w, d in told.items()))
+            places.setdefault(words, []).append(str(domain))
+        lines.append(f"- **{load}**: " + "; ".join(f"{w} on {listed(d)}" for w, d in places.items()))
     return "\n".join(lines)
+
+
+def _deeper(part: pd.DataFrame, first: int, last: int | None = None) -> dict[str, np.ndarray]:
+    """By domain, the conditional acceptance that is known from position `first` (from 0) to before `last`."""
+    rates = {row.domain: row.conditional[first:last] for row in part.itertuples()}
+    known = {domain: own[np.isfinite(own)] for domain, own in rates.items()}
+    return {domain: own for domain, own in known.items() if len(own)}
+
+
+def _ranges(rates: dict[str, np.ndarray]) -> str:
+    return "; ".join(f"{domain} {ends(list(own))}" for domain, own in rates.items())
 
 
 def depth(table: pd.DataFrame) -> str:
@@ -38,16 +60,12 @@ def depth(table: pd.DataFrame) -> str:
     """
     lines = []
     for method, part in table.groupby("method", sort=False):
-        later = {row.domain: row.conditional[1:8] for row in part.itertuples() if len(row.conditional) > 1}
-        later = {domain: rates[np.isfinite(rates)] for domain, rates in later.items()}
-        later = {domain: rates for domain, rates in later.items() if len(rates)}
-        if later:
-            holds = [domain for domain, rates in later.items() if rates.min() >= HIGH]
-            told = "; ".join(f"{domain} {ends(list(rates))}" for domain, rates in later.items())
+        if later := _deeper(part, 1, 8):
+            high = [domain for domain, rates in later.items() if rates.min() >= HIGH]
             lines.append(
                 f"- **{method}**, conditional acceptance from position 2 to "
-                f"{1 + max(map(len, later.values()))}: {told}. It stays at {HIGH:g} or better on "
-                f"{listed(holds) if holds else 'none of them'}."
+                f"{1 + max(map(len, later.values()))}: {_ranges(later)}. It stays at {HIGH:g} or better on "
+                f"{listed(high) if high else 'none of them'}."
             )
     return "\n".join(lines) or "No draft was deeper than one token."
 
@@ -60,13 +78,10 @@ def past_training(table: pd.DataFrame, gains: pd.DataFrame) -> str:
     lines = []
     for method, part in table.groupby("method", sort=False):
         depth, own = part["trained_depth"].max(), gains[gains["method"] == method]
-        deep = {row.domain: row.conditional[int(depth) :] for row in part.itertuples()} if depth > 0 else {}
-        deep = {domain: rates[np.isfinite(rates)] for domain, rates in deep.items()}
-        told = [f"{domain} {ends(list(rates))}" for domain, rates in deep.items() if len(rates)]
-        if told:
+        if depth > 0 and (deep := _deeper(part, int(depth))):
             lines.append(
                 f"- **{method}** was trained to {depth:.0f}. Deeper, a guess holds in these shares of cases, "
-                f"all before it having held: {'; '.join(told)}. {_worth(own)}".rstrip()
+                f"all before it having held: {_ranges(deep)}. {_worth(own)}".rstrip()
             )
     return "\n".join(lines) or "No head was asked for more than it was trained to give."
 
@@ -74,12 +89,12 @@ def past_training(table: pd.DataFrame, gains: pd.DataFrame) -> str:
 def _worth(gains: pd.DataFrame) -> str:
     if gains.empty:
         return ""
-    told = [
+    each = [
         f"{load} "
         + ", ".join(f"K={row.num_speculative_tokens} {row.estimate.span('×')}" for row in cell.itertuples())
         for load, cell in gains.groupby("load", sort=False)
     ]
-    return f"Its speed, of that at K={gains['depth'].iloc[0]}, domains averaged: {'; '.join(told)}."
+    return f"Its speed, of that at K={gains['depth'].iloc[0]}, domains averaged: {'; '.join(each)}."
 
 
 def requests(table: pd.DataFrame) -> str:
@@ -108,27 +123,27 @@ def crossovers(table: pd.DataFrame, serial: str, parallel: str) -> str:
     apart = (single["measured"] - single["predicted"]).abs()
     near = (apart <= 1) | (single["measured"].isna() & single["predicted"].isna())
     lines = [_crossover(row, serial, parallel) for row in table[table["domain"] == AVERAGED].itertuples()]
-    told = (
+    agreement = (
         "Of single kinds of traffic, prediction and measurement agree to within one K, or both say never, "
         f"in {of(int(near.sum()), len(single), 'combination')} with a batch."
     )
     if len(far := single[~near]) and far["apart"].max() <= CLOSE:
-        told += (
+        agreement += (
             f" In the other {len(far)} the two are never more than {percent(far['apart'].max())} apart, at "
             "whichever K was measured: where lines so close cross is left to noise."
         )
-    return "\n".join([*lines, *([f"\n{told}"] if len(single) else [])])
+    return "\n".join([*lines, *([f"\n{agreement}"] if len(single) else [])])
 
 
 def _crossover(row, serial: str, parallel: str) -> str:
-    told = (
+    line = (
         f"- **{row.load}**, domains averaged: {parallel} is ahead of {serial} {_from(row, row.measured)} "
         f"as measured, {_from(row, row.predicted)} as predicted"
     )
     if np.isnan(row.measured) or np.isnan(row.predicted):
         same = np.isnan(row.measured) == np.isnan(row.predicted)
-        return f"{told}: {'they agree' if same else 'the prediction is wrong here'}."
-    return f"{told}: {abs(row.measured - row.predicted):.1f} apart."
+        return f"{line}: {'they agree' if same else 'the prediction is wrong here'}."
+    return f"{line}: {abs(row.measured - row.predicted):.1f} apart."
 
 
 def _from(row, k: float) -> str:
@@ -152,6 +167,20 @@ def bounds(table: pd.DataFrame) -> str:
     return "\n".join(lines) or "No step with speculation can be held against one without."
 
 
+def step_experiments(hardware: str, plan: str = DENSE_STEP) -> list[tuple[ExperimentRecord, Stepped]]:
+    """What is on record of this hardware's full plan of a step; nothing where it has none."""
+    if not config.file(plan, hardware).is_file():
+        return []
+    return experiments.replay(config.load(plan, hardware, "full"), partial=True)
+
+
+def step_credit(kept: list[tuple[ExperimentRecord, Stepped]], plan: str = DENSE_STEP) -> str:
+    """Whose numbers they are, or that there are none and what measures them."""
+    if not kept:
+        return f"not measured yet on this hardware: specbook run {plan}"
+    return credit_experiments(kept, "shares by the engine's profiler, times without it")
+
+
 def step_parts(table: pd.DataFrame) -> str:
     """List of what a step takes, and its largest parts beside the same target's first arm's.
 
@@ -166,16 +195,16 @@ def step_parts(table: pd.DataFrame) -> str:
 
 
 def _first_step(arm: str, spent: pd.Series) -> str:
-    told = [f"{part} {percent(share)}" for part, share in (spent / spent.sum()).nlargest(3).items()]
-    return f"- **{arm}**: {spent.sum():.1f} ms, of which {listed(told)}."
+    parts = [f"{part} {percent(share)}" for part, share in (spent / spent.sum()).nlargest(3).items()]
+    return f"- **{arm}**: {spent.sum():.1f} ms, of which {listed(parts)}."
 
 
 def _longer_step(arm: str, spent: pd.Series, first: pd.Series) -> str:
     more = spent - first.reindex(spent.index).fillna(0.0)
-    told = [f"{part} {extra:+.1f}" for part, extra in more.loc[more.abs().nlargest(3).index].items()]
+    parts = [f"{part} {extra:+.1f}" for part, extra in more.loc[more.abs().nlargest(3).index].items()]
     return (
         f"- **{arm}**: {spent.sum():.1f} ms, {spent.sum() / first.sum():.2f} times as long. Most of the "
-        f"difference, in ms: {listed(told)}."
+        f"difference, in ms: {listed(parts)}."
     )
 
 
@@ -183,27 +212,26 @@ def options(table: pd.DataFrame) -> str:
     """List of which engine options change a step's time beyond its interval, from `steps.options`."""
     lines = []
     for option, cell in table.groupby("option", sort=False):
-        told: dict[str, list[str]] = {}
+        arms: dict[str, list[str]] = {}
         for arm, one in zip(cell["arm"], cell["estimate"], strict=True):
-            closed = one.low is not None and one.high is not None
-            word = "shortens" if closed and one.high < 1 else "lengthens" if closed and one.low > 1 else None
-            said = f"{word} the step of" if word else "changes nothing beyond its interval for"
-            told.setdefault(said, []).append(f"{arm} ({one.span('×')})")
-        lines.append(
-            f"- *{option}* " + "; ".join(f"{said} {listed(arms)}" for said, arms in told.items()) + "."
-        )
+            effect = {"below": "shortens the step of", "above": "lengthens the step of"}.get(
+                side(one), "changes nothing beyond its interval for"
+            )
+            arms.setdefault(effect, []).append(f"{arm} ({one.span('×')})")
+        effects = "; ".join(f"{effect} {listed(names)}" for effect, names in arms.items())
+        lines.append(f"- *{option}* {effects}.")
     return "\n".join(lines) or "Neither was tried yet."
 
 
 def brought(table: pd.DataFrame) -> str:
     """Sentence on tokens a step over its price, with each option, from `steps.brought`."""
-    said = [
+    each = [
         f"{arm}: " + ", ".join(f"{row.brings:.2f} {row.option}" for row in cell.itertuples())
         for arm, cell in table.groupby("arm", sort=False)
     ]
-    if not said:
+    if not each:
         return "What the options are worth is not known yet: no baseline was taken apart beside them."
     return (
         "Tokens a step over what the step costs, in the shortest step that a baseline took with any of the "
-        f"options (computed, times taken apart, no interval): {'; '.join(said)}."
+        f"options (computed, times taken apart, no interval): {'; '.join(each)}."
     )

@@ -1,38 +1,35 @@
 """What the figures of a server with speculation show, in words."""
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
+from specbook.analysis import replication
 from specbook.analysis import tail as tails
+from specbook.analysis.answers import length_distances
+from specbook.analysis.intervals import compare
+from specbook.analysis.prediction import errors
 from specbook.records.run import RunRecord
-from specbook.records.run_set import RunSet
-from specbook.report.text.phrases import count, ends, listed, moved, of, percent
-from specbook.stats.estimate import Estimate
+from specbook.report.text import change, count, ends, listed, of, percent
 from specbook.stats.percentiles import enough_for
+
+CHANGES = {
+    "below": "smaller", "above": "larger", "within": "within the intervals the same",
+    None: "without an interval and so not comparable",
+}  # fmt: skip
 
 
 def turns(runs: Iterable[RunRecord]) -> str:
     """How far apart the arms of a round were measured, from start to start."""
-    starts: dict[tuple[str, str, bool], list[datetime]] = {}
-    for run in RunSet.of(runs):
-        turn = run.round.id, run.point.cell_key, run.point.speculation is None
-        starts.setdefault(turn, []).append(datetime.fromisoformat(run.started_at))
-    apart = [
-        min(abs((arm - base).total_seconds()) for base in starts[turn, cell, True])
-        for (turn, cell, is_base), arms in starts.items() if not is_base and (turn, cell, True) in starts
-        for arm in arms
-    ]  # fmt: skip
-    if not apart:
+    apart_s = replication.apart_s(runs)
+    if not apart_s:
         return "No arm with speculation shares a round with a baseline."
     return (
         "From the start of an arm with speculation to that of the nearest baseline of its round it is "
-        f"{_duration(np.median(apart))} in the median and {_duration(max(apart))} at most. What the machine "
-        "did in between is in the ratio."
+        f"{_duration(np.median(apart_s))} in the median and {_duration(max(apart_s))} at most. What the "
+        "machine did in between is in the ratio."
     )
 
 
@@ -48,34 +45,25 @@ def trend(table: pd.DataFrame) -> str:
     if table.empty:
         return ""
     below = int((table["speedup"] < 1).sum())
-    told = [f"{below} of {count(len(table), 'point')} {'lies' if below == 1 else 'lie'} below the line."]
+    sentences = [f"{below} of {count(len(table), 'point')} {'lies' if below == 1 else 'lie'} below the line."]
     loads = list(dict.fromkeys(table["load"]))
     if len(loads) < 2:
-        return " ".join([*told, f"Only {loads[0]} was measured, so there is no trend to see."])
-    for method, part in table.groupby("method", sort=False):
-        told.append(_first_and_last(str(method), part, loads[0], loads[-1]))
-    return " ".join(told)
+        sentences.append(f"Only {loads[0]} was measured, so there is no trend to see.")
+    else:
+        parts = table.groupby("method", sort=False)
+        sentences += [_first_and_last(str(method), part, loads[0], loads[-1]) for method, part in parts]
+    return " ".join(sentences)
 
 
 def _first_and_last(method: str, table: pd.DataFrame, first: str, last: str) -> str:
-    wide = (
-        table.pivot(index="domain", columns="load", values="estimate").reindex(columns=[first, last]).dropna()
-    )
+    wide = table.pivot(index="domain", columns="load", values="estimate").reindex(columns=[first, last])
     each: dict[str, list[str]] = {}
-    for domain, pair in wide.iterrows():
-        each.setdefault(_compared(pair[first], pair[last]), []).append(str(domain))
-    said = [f"{words} for {listed(domains)}" for words, domains in each.items()]
-    if not said:
+    for domain, pair in wide.dropna().iterrows():
+        each.setdefault(CHANGES[compare(pair[last], pair[first])], []).append(str(domain))
+    if not each:
         return f"No domain has {method} at both {first} and {last}."
-    return f"The speed-up of {method} at {last}, held against that at {first}, is {'; '.join(said)}."
-
-
-def _compared(first: Estimate, last: Estimate) -> str:
-    if None in (first.low, first.high, last.low, last.high):
-        return "without an interval and so not comparable"
-    if last.high < first.low:
-        return "smaller"
-    return "larger" if last.low > first.high else "within the intervals the same"
+    changes = "; ".join(f"{words} for {listed(domains)}" for words, domains in each.items())
+    return f"The speed-up of {method} at {last}, held against that at {first}, is {changes}."
 
 
 def positions(table: pd.DataFrame) -> str:
@@ -119,16 +107,15 @@ def prices(lengths: pd.DataFrame, costs: pd.DataFrame) -> str:
 
 def prediction(measured: pd.DataFrame, predicted: pd.DataFrame) -> str:
     """Sentences on how far `prediction.speedups` lies from the measured `speedup.speedups`."""
-    both = measured.merge(predicted, on=["load", "domain", "method", "num_speculative_tokens"])
-    if both.empty:
+    table = errors(measured, predicted)
+    if table.empty:
         return "Nothing could be predicted: a price or an acceptance is missing."
-    ratio = both["predicted"].astype(float) / both["speedup"].astype(float)
-    off = np.exp(np.abs(np.log(ratio))) - 1
-    worst = both.loc[off.idxmax()]
+    worst = table.loc[table["error"].idxmax()]
     return (
-        f"The prediction is off by {percent(off.median())} in the median and by {percent(off.max())} at most "
-        f"(on {worst['domain']} at {worst['load']}, K={worst['num_speculative_tokens']}). It is too high in "
-        f"{int((ratio > 1).sum())} of {count(len(both), 'point')}."
+        f"The prediction is off by {percent(table['error'].median())} in the median and by "
+        f"{percent(worst['error'])} at most (on {worst['domain']} at {worst['load']}, "
+        f"K={worst['num_speculative_tokens']}). It is too high in {int((table['ratio'] > 1).sum())} of "
+        f"{count(len(table), 'point')}."
     )
 
 
@@ -142,21 +129,20 @@ def tail(table: pd.DataFrame) -> str:
     domain = tails.POOLED if (table["domain"] == tails.POOLED).any() else table["domain"].iloc[0]
     lines = []
     for load, cell in table[table["domain"] == domain].groupby("load", sort=False):
-        found = {(row.metric, row.q): row for row in cell.itertuples()}
-        names = dict.fromkeys(metric for metric, _ in found)
-        told = [
-            f"{name.removesuffix('_s').upper()} {_both(found[name, 0.5], found[name, 0.99])}"
-            for name in names
+        rows = {(row.metric, row.q): row for row in cell.itertuples()}
+        changes = [
+            f"{name.removesuffix('_s').upper()} {_changes(rows[name, 0.5], rows[name, 0.99])}"
+            for name in dict.fromkeys(metric for metric, _ in rows)
         ]
-        lines.append(f"- **{load}**, {domain}, {cell['label'].iloc[0]}: {'; '.join(told)}")
+        lines.append(f"- **{load}**, {domain}, {cell['label'].iloc[0]}: {'; '.join(changes)}")
     return "\n".join(lines)
 
 
-def _both(median: Any, p99: Any) -> str:
+def _changes(median: Any, p99: Any) -> str:
     if p99.enough:
-        return f"{moved(median.estimate)} at the median, {moved(p99.estimate)} at p99"
+        return f"{change(median.estimate)} at the median, {change(p99.estimate)} at p99"
     why = "late first chunks decide it" if enough_for(p99.q, p99.n) else "too few prompts"
-    return f"{moved(median.estimate)} at the median, p99 not told ({why})"
+    return f"{change(median.estimate)} at the median, p99 not told ({why})"
 
 
 def lengths(requests: pd.DataFrame, arms: Sequence[str]) -> str:
@@ -164,12 +150,8 @@ def lengths(requests: pd.DataFrame, arms: Sequence[str]) -> str:
 
     Made from `summaries.pooled_requests`.
     """
-    told = []
-    for domain, cell in requests.groupby("domain", sort=False):
-        pair = [cell.loc[cell["arm"] == arm, "output_tokens"] for arm in arms]
-        if len(pair) == 2 and all(map(len, pair)):
-            gap = stats.ks_2samp(*pair).statistic
-            told.append(
-                f"{domain} {pair[0].mean():.1f} and {pair[1].mean():.1f} tokens ({percent(gap, 1)} apart)"
-            )
-    return f"The mean answer of {listed(arms)}: {'; '.join(told)}." if told else ""
+    each = [
+        f"{row.domain} {row.first:.1f} and {row.second:.1f} tokens ({percent(row.distance, 1)} apart)"
+        for row in length_distances(requests, arms).itertuples()
+    ]
+    return f"The mean answer of {listed(arms)}: {'; '.join(each)}." if each else ""

@@ -11,13 +11,15 @@ from specbook.bench.experiments.cluster import Scenario
 from specbook.deploy import arithmetic
 from specbook.records.cluster_run import ClusterRun
 from specbook.records.experiment import ExperimentRecord
-from specbook.report.text.phrases import listed
+from specbook.report.text import ends, listed
 
 CONTROLS = (
     "no preStop", "late balancer", "late balancer, no preStop", "no shutdown timeout", "short grace",
 )  # fmt: skip
 """A drain without one of its parts; a late balancer with all of them beside."""
 UPDATES = ("rollout", "rollout during scale-out")
+SHORT = 56
+"""Characters of kubectl's last words that a table has room for."""
 Named = Mapping[tuple[str, int], ClusterRun]
 SCRAPE_S, WINDOW_S, RULE_S, ADAPTER_S, SYNC_S = 10, 25, 10, 0, 15
 """Periods of the shipped rules and of the autoscaler; the adapter of `make cluster` keeps nothing back."""
@@ -51,14 +53,10 @@ def stages(runs: Sequence[ClusterRun]) -> pd.DataFrame:
     return pd.DataFrame(columns).rename(index=WHAT).rename_axis("seconds from the step until")
 
 
-SHORT = 56
-"""Characters of kubectl's last words that a table has room for."""
-
-
-def accounts(runs: Named, scenarios: Sequence[str], said: bool = False) -> pd.DataFrame:
+def accounts(runs: Named, scenarios: Sequence[str], last_words: bool = False) -> pd.DataFrame:
     """A row for each action of each run: the requests under way meanwhile, and what became of them.
 
-    `said`: with kubectl's last words in place of the repeat and of the ways to be lost.
+    `last_words`: with kubectl's last words in place of the repeat and of the ways to be lost.
     """
     rows = [
         {"scenario": name, "repeat": repeat + 1, "action": action.action,
@@ -68,8 +66,8 @@ def accounts(runs: Named, scenarios: Sequence[str], said: bool = False) -> pd.Da
         for (name, repeat), run in runs.items()
         for action in (run.actions if name in scenarios else ())
     ]  # fmt: skip
-    names = ["scenario", "action"] if said else ["scenario", "repeat", "action"]
-    outcomes = ["lost", "ended with"] if said else [*scaling.OUTCOMES, "lost"]
+    names = ["scenario", "action"] if last_words else ["scenario", "repeat", "action"]
+    outcomes = ["lost", "ended with"] if last_words else [*scaling.OUTCOMES, "lost"]
     return pd.DataFrame(rows, columns=[*names, "took, s", "sent", *outcomes]).set_index(names)
 
 
@@ -79,8 +77,7 @@ def pods(runs: Named, scenarios: Sequence[str]) -> pd.DataFrame:
     for (name, repeat), run in runs.items():
         if name in scenarios:
             rows = scaling.requests(run)
-            clocks = scaling.latency(rows)
-            counted = scaling.counts(rows)
+            clocks, counted = scaling.latency(rows), scaling.counts(rows)
             columns[name, repeat + 1] = {
                 "pods at most": f"{scaling.most_ready(run)}",
                 "pods at the end": f"{scaling.ready_at_end(run)}",
@@ -106,32 +103,28 @@ def _median_ttft_s(runs: Sequence[ClusterRun]) -> str:
 
 def answer(runs: Named) -> str:
     """Markdown: how soon capacity came, what a rolling update lost, and what the controls lost."""
-    said = []
-    if steps := of_scenario(runs, "step"):
+    sentences, steps, bare = [], of_scenario(runs, "step"), of_scenario(runs, "no speculation")
+    if steps:
         ready = [scaling.stages(run)["ready"] for run in steps]
-        span = " to ".join(dict.fromkeys(f"{s:.0f}" for s in (min(ready), max(ready))))
-        said.append(
-            f"When the load triples, a second pod serves after {span} s (n={len(ready)} repeats); "
-            f"the bound by arithmetic is {bound_s(steps):.0f} s."
+        sentences.append(
+            f"When the load triples, a second pod serves after {ends(ready, '{:.0f}')} s (n={len(ready)} "
+            f"repeats); the bound by arithmetic is {bound_s(steps):.0f} s."
         )
-    bare = of_scenario(runs, "no speculation")
     if steps and bare:
-        with_draft, without = (_median_ttft_s(some) for some in (steps, bare))
-        said.append(
-            f"The median TTFT over that load is {with_draft} s; without a draft, behind the "
-            f"same autoscaler, it is {without} s."
+        sentences.append(
+            f"The median TTFT over that load is {_median_ttft_s(steps)} s; without a draft, behind the same "
+            f"autoscaler, it is {_median_ttft_s(bare)} s."
         )
-    updates = {name: of_scenario(runs, name) for name in UPDATES}
-    for name, some in updates.items():
-        for run in some:
-            found = scaling.counts(scaling.during(run, ["restart", "undo"]))
+    for name in UPDATES:
+        for run in of_scenario(runs, name):
+            counts = scaling.counts(scaling.during(run, ["restart", "undo"]))
             what = "and the way back" if any(one.action == "undo" for one in run.actions) else "alone"
-            said.append(
-                f"A {name.replace('rollout', 'rolling update')} {what}, under load, lost {found['lost']} of "
-                f"{found['sent']:,} streamed requests."
+            sentences.append(
+                f"A {name.replace('rollout', 'rolling update')} {what}, under load, lost {counts['lost']} of "
+                f"{counts['sent']:,} streamed requests."
             )
     others = accounts(runs, CONTROLS)
     if len(others):
         each = [f"{name} lost {row['lost']} of {row['sent']}" for (name, *_), row in others.iterrows()]
-        said.append(f"With a part of the drain taken away: {'; '.join(each)}.")
-    return "**Answer.** " + (" ".join(said) or "Not measured yet.")
+        sentences.append(f"With a part of the drain taken away: {'; '.join(each)}.")
+    return "**Answer.** " + (" ".join(sentences) or "Not measured yet.")

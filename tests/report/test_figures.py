@@ -7,7 +7,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 
-from specbook.report.figures import speculation_figures, style, svg, tooltips
+from specbook.report.figures import speedup_figures, style, svg
 from specbook.stats.estimate import Estimate
 
 POINT = "./g/circle[@class='sb-point']"
@@ -37,7 +37,7 @@ def table() -> pd.DataFrame:
 
 @pytest.fixture
 def figure(table):
-    ax = speculation_figures.speedup(table)
+    ax = speedup_figures.by_load(table)
     style.note(ax, "measured · some machine · pocket bfloat16 · 5 restarts an arm · 2026-01-01 to 2026-01-02")
     yield ax.get_figure()
     plt.close(ax.get_figure())
@@ -106,5 +106,25 @@ def test_values_keep_their_unit_and_what_the_row_lacks_is_not_said():
     row = pd.Series(
         {"metric": "ttft_s", "q": 0.99, "concurrency": 8, "value": 12.34, "low": None, "high": None}
     )
-    said = tooltips.say(row, (12.34, None, None), tooltips.Reading("{:.1f}", " ms"))
+    said = style.tooltip(row, (12.34, None, None), style.Reading("{:.1f}", " ms"))
     assert said == "p99 TTFT, batch 8\n12.3 ms no interval"
+
+
+def test_a_loss_is_drawn_as_large_as_a_win():
+    (ax,) = style.panels(1)
+    style.ratio_axis(ax, [3.0, 0.9, None, float("nan")])
+    low, high = ax.get_ylim()
+    assert ax.get_yscale() == "log"
+    assert low * high == pytest.approx(1.0)
+    assert high > 3.0
+
+
+def test_domains_keep_their_order_and_colour_and_new_ones_follow():
+    assert style.ordered(["sql", "code", "json"]) == ["json", "code", "sql"]
+    assert style.colour("json") != style.colour("code") != style.colour("sql")
+
+
+def test_the_style_does_not_leak():
+    before = plt.rcParams["axes.grid"]
+    style.panels(2)
+    assert plt.rcParams["axes.grid"] == before

@@ -1,12 +1,14 @@
 """The line at the top of a page: it says what a reader must know of the records, and only what is true."""
 
+from types import SimpleNamespace
+
 import pytest
 
 import factories
 import synthetic
 from specbook import config, records
 from specbook.bench import provenance
-from specbook.report.provenance_line import whose
+from specbook.report.provenance_line import credit, credit_experiments, provenance_line
 
 PLAIN = (
     "Partial", "Another machine", "One restart", "Disturbed", "Older weights", "Older prompts",
@@ -23,7 +25,7 @@ def world(tmp_path, monkeypatch):
 
 
 def told(made, runs=None, source="records"):
-    text = whose(made, runs or records.replay(made, synthetic.HARDWARE.id), source)
+    text = provenance_line(made, runs or records.replay(made, synthetic.HARDWARE.id), source)
     return text, [word for word in PLAIN if f"**{word}:**" in text]
 
 
@@ -116,3 +118,33 @@ def test_uncommitted_changes_are_counted(world):
     changed = [runs[0].model_copy(update={"provenance": dirty}), *runs[1:]]
     assert f"**Uncommitted changes:** 1 of {len(runs)} points" in told(world, changed)[0]
     assert "Uncommitted changes" not in told(world, runs)[1]
+
+
+def test_credit_names_kind_machine_restarts_and_days(world):
+    runs = [
+        factories.write_run(
+            factories.point(restart=i),
+            100.0,
+            run_id=f"run-{i}",
+            started_at=f"2026-01-0{i + 1}T00:00:00Z",
+        )
+        for i in range(2)
+    ]
+    assert credit(runs, also="curves computed").split(" · ") == [
+        "measured", "cpu-test-2c", "pocket bfloat16", "2 restarts an arm: no intervals",
+        "2026-01-01 to 2026-01-02", "curves computed",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("days", "said"), [((1, 1), "2026-01-01"), ((2, 1), "2026-01-01 to 2026-01-02")], ids=["one", "two"]
+)
+def test_experiments_are_credited_with_kind_machine_and_days(days, said):
+    hardware = SimpleNamespace(id="cpu-test-2c")
+    kept = [
+        (SimpleNamespace(kind="measured", hardware=hardware, started_at=f"2026-01-0{day}T00:00:00Z"), None)
+        for day in days
+    ]
+    assert credit_experiments(kept, "replayed") == f"measured · cpu-test-2c · {said} · replayed"
+    assert credit_experiments(iter(kept)) == f"measured · cpu-test-2c · {said}"
+    assert credit_experiments([]) == "nothing measured"

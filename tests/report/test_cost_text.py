@@ -7,8 +7,8 @@ import pytest
 from specbook import config
 from specbook.analysis import api_prices
 from specbook.analysis.token_cost import BASELINE, SPECULATING
-from specbook.report import cost_tables
 from specbook.report.figures import cost_figures as draw
+from specbook.report.text import cost_text
 from specbook.stats import Estimate, cost
 
 
@@ -60,7 +60,7 @@ def good(speculating: float, spread: float = 0.0) -> pd.DataFrame:
     [(200.0, 0.0, "50 % cheaper"), (80.0, 0.0, "25 % dearer"), (102.0, 0.2, "so this is a tie")],
 )
 def test_the_answer_says_which_is_cheaper_and_whether_that_is_sure(speculating, spread, said):
-    text = cost_tables.answer(good(speculating, spread), PLAN)
+    text = cost_text.answer(good(speculating, spread), PLAN)
     assert said in text
     assert "p99 TTFT within 100 ms and p99 TPOT within 20 ms" in text
     assert "n=5 restarts × 12 prompts" in text
@@ -68,34 +68,34 @@ def test_the_answer_says_which_is_cheaper_and_whether_that_is_sure(speculating, 
 
 def test_a_p99_from_few_prompts_is_marked():
     table = good(200.0).assign(enough=False)
-    assert "Of batch 8 the p99 stands on too few prompts" in cost_tables.answer(table, PLAN)
-    assert list(cost_tables.goodput(table, PLAN)["p99 TTFT, TPOT in ms"]) == ["50, 10.0 *", "50, 10.0 *"]
+    assert "Of batch 8 the p99 stands on too few prompts" in cost_text.answer(table, PLAN)
+    assert list(cost_text.goodput(table, PLAN)["p99 TTFT, TPOT in ms"]) == ["50, 10.0 *", "50, 10.0 *"]
 
 
 def test_an_objective_that_speculation_breaks_is_said():
-    text = cost_tables.answer(good(200.0).iloc[:1], PLAN)
+    text = cost_text.answer(good(200.0).iloc[:1], PLAN)
     assert "no batch with speculation keeps that" in text
 
 
 def test_the_price_is_named_with_source_and_date():
-    assert "m7a.large on demand" in cost_tables.price(PLAN)
-    assert "skypilot-catalog" in cost_tables.price(PLAN)
-    assert "2026-11-22" in cost_tables.price(PLAN)
+    assert "m7a.large on demand" in cost_text.price(PLAN)
+    assert "skypilot-catalog" in cost_text.price(PLAN)
+    assert "2026-11-22" in cost_text.price(PLAN)
     own = PLAN.model_copy(update={"usd_per_hour": 0.5})
-    assert cost_tables.price(own) == "Price: $0.5 an hour, the reader's own."
+    assert cost_text.price(own) == "Price: $0.5 an hour, the reader's own."
 
 
 def test_tables_hold_both_bills_and_the_ways_to_buy():
-    table = cost_tables.goodput(good(200.0), PLAN)
+    table = cost_text.goodput(good(200.0), PLAN)
     assert {"by use", "reserved, 50 % busy"} <= set(table.columns)
-    bought = cost_tables.purchases(PLAN, 1000.0)
+    bought = cost_text.purchases(PLAN, 1000.0)
     assert list(bought.index) == ["m7a.large on demand", "m7a.large spot"]
-    assert "no listed price" in cost_tables.purchases(PLAN.model_copy(update={"usd_per_hour": 1.0}), 1000.0)
+    assert "no listed price" in cost_text.purchases(PLAN.model_copy(update={"usd_per_hour": 1.0}), 1000.0)
 
 
 def test_each_list_price_has_its_day_and_source():
     counted = dict.fromkeys(("input_characters", "output_characters", "input_tokens", "output_tokens"), 100)
-    text = cost_tables.sources(api_prices.apis(["GPT-5.4", "Claude Sonnet 5"], counted))
+    text = cost_text.sources(api_prices.apis(["GPT-5.4", "Claude Sonnet 5"], counted))
     assert text.startswith("GPT-5.4, Claude Sonnet 5: list prices of 2026-08-21 (https://")
 
 
@@ -104,29 +104,29 @@ def test_each_list_price_has_its_day_and_source():
 )
 def test_that_prompts_are_estimated_is_said_where_it_is_so(of_them, api, said):
     counted = {"input_characters": 40, "output_characters": 80, "input_tokens": 10, "output_tokens": 20}
-    found = cost_tables.guessed(api_prices.apis([api], counted), {**counted, "guessed_characters": of_them})
+    found = cost_text.guessed(api_prices.apis([api], counted), {**counted, "guessed_characters": of_them})
     assert ("12.5 % are an estimate" in found, found == "") == (said, not said)
 
 
 def test_a_share_is_a_percentage_or_never():
-    bought = cost_tables.purchases(PLAN, 1000.0)
+    bought = cost_text.purchases(PLAN, 1000.0)
     assert list(bought["worth keeping from"]) == ["100 % busy", "43.3 % busy"]
 
 
 def test_an_unverified_name_is_said_to_be_one():
-    assert "**Claude Sonnet 4.7** could not be verified" in cost_tables.unverified()
+    assert "**Claude Sonnet 4.7** could not be verified" in cost_text.unverified()
 
 
 def test_the_largest_doubt_is_the_first_bar():
     bars = [cost.Bar("batch", 0.1, 1, 10.0, 1.0), cost.Bar("traffic", 0.9, 1, 1.1, 1.0)]
-    text = cost_tables.largest_doubt(bars)
+    text = cost_text.largest_and_smallest_bar(bars)
     assert "**batch**: between its ends the cost changes 10.0 times" in text
     assert "kind of traffic, 1.10 times" in text
 
 
 def test_a_rate_that_breaks_the_strictest_objective_is_hollow():
     table = good(200.0)
-    keeps = cost_tables.keeps(table.assign(tpot_p99_s=[0.01, 0.05]), PLAN)
+    keeps = cost_text.keeps(table.assign(tpot_p99_s=[0.01, 0.05]), PLAN)
     ax = draw.by_batch(table, keeps)
     faces = [line.get_markerfacecolor() for line in ax.lines if line.get_markersize() == 9]
     assert sorted(face == "white" for face in faces) == [False, True]

@@ -1,13 +1,24 @@
-"""A book holds pages of one hardware and group, and says which chapters have none."""
+"""A book holds pages of one hardware and group, and says which chapters have none; no page needs a kernel."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
 
 import nbformat
 import pytest
+from nbformat import v4
+from playwright.sync_api import Browser, Page
 
 import factories
 import synthetic
 from specbook import config as plan
 from specbook.errors import ConfigError
 from specbook.report import executed_pages, headline, render
+from specbook.stats import theory
+
+BOOK = Path(__file__).parents[2] / "book"
+SLIDERS = {"k": (5, 1, 16, 1), "acceptance": (0.7, 0, 1, 0.05), "draft_cost": (0.1, 0, 0.5, 0.01),
+           "verify_cost": (1.2, 1, 4, 0.1)}  # fmt: skip
 
 
 def page(folder, name, hardware="cpu", group="full"):
@@ -107,11 +118,108 @@ def test_the_calculator_starts_from_prices_and_one_k_has_none(tmp_path, project,
     runs = [factories.write_run(point, 100.0) for point in (factories.point(), *drafted)]
     given = []
     monkeypatch.setattr(render, "executed_dir", lambda: tmp_path)
-    monkeypatch.setattr(render, "_speculative", lambda *plan: runs)
-    monkeypatch.setattr(render.campaign, "replay", lambda plan: "shipped")
+    monkeypatch.setattr(render, "_drafting", lambda *plan: [])
+    monkeypatch.setattr(render, "_records", lambda plan: runs)
+    monkeypatch.setattr(render.records, "replay", lambda plan: "shipped")
     monkeypatch.setattr(render.headline, "write", lambda runs, folder: None)
     for unasked in (render.published_page, render.memory_page, render.break_even_page):
         monkeypatch.setattr(unasked, "write", lambda folder: None)
     monkeypatch.setattr(render.calculator_page, "write", lambda runs, folder: given.append(runs))
     render.prepare(["02_eagle3"], group="quick")
     assert given == [runs if own else "shipped"]
+
+
+@pytest.mark.parametrize(
+    ("plain", "role"),
+    [
+        ("[The figure below](#fig-speed-up) shows", "{numref}`fig-speed-up` shows"),
+        ('[TTFT](../book/glossary.md "TTFT"): how long', "{term}`TTFT <TTFT>`: how long"),
+        ('[Student, 1908](../book/references.md "student1908")', "{cite:p}`student1908`"),
+        ('on [A, 2023; B, 2024](../book/references.md "a2023,b2024").', "on {cite:p}`a2023,b2024`."),
+        ("[the method](../book/method.md)", "[the method](../method.md)"),
+        ("[the baseline](01_baseline.ipynb) and [0, 1]", "{doc}`the baseline <01_baseline>` and [0, 1]"),
+    ],
+)
+def test_a_link_becomes_its_role(plain, role):
+    assert executed_pages.as_roles(plain, {"fig-speed-up"}) == role
+
+
+def test_a_figure_that_was_not_drawn_keeps_its_words():
+    notebook = v4.new_notebook(
+        cells=[v4.new_markdown_cell("[The figure](#fig-light) shows"), v4.new_code_cell("1")]
+    )
+    notebook.cells[1].metadata["mystnb"] = {"figure": {"name": "fig-light"}, "image": {"alt": "a line"}}
+    assert executed_pages.clean(notebook).cells[0].source == "The figure (not measured yet) shows"
+
+
+def states(names) -> dict:
+    """Widget states as papermill saves them: a box, and in it sliders and an output."""
+    children = {
+        name: {"state": {
+            **dict(zip(("value", "min", "max", "step"), SLIDERS[name], strict=True)), "description": name,
+            "_model_name": "IntSliderModel" if name == "k" else "FloatSliderModel"}}
+        for name in names
+    }  # fmt: skip
+    children["out"] = {"state": {"_model_name": "OutputModel"}}
+    box = {"_model_name": "VBoxModel", "children": [f"IPY_MODEL_{name}" for name in children]}
+    return {executed_pages.WIDGET_STATES: {"state": {"box": {"state": box}, **children}}}
+
+
+def view(model: str = "box") -> nbformat.NotebookNode:
+    return nbformat.v4.new_output("display_data", {executed_pages.WIDGET: {"model_id": model}})
+
+
+def test_sliders_become_fields_with_their_range_and_value():
+    found = executed_pages.still(view(), states(SLIDERS))
+    (mime,) = found.data
+    assert mime == "text/html"
+    for name, (value, low, high, step) in SLIDERS.items():
+        field = f'name="{name}" min="{low:g}" max="{high:g}" step="{step:g}" value="{value:g}"'
+        assert field in found.data[mime]
+
+
+@pytest.mark.parametrize("metadata", [{}, states(["k"])], ids=["no states", "other sliders"])
+def test_a_widget_that_the_page_cannot_play_is_left_out(metadata):
+    assert executed_pages.still(view(), metadata) is None
+
+
+def test_what_is_no_widget_stays():
+    output = nbformat.v4.new_output("display_data", {"text/html": "<p>"})
+    assert executed_pages.still(output, {}) is output
+
+
+@pytest.fixture(scope="module")
+def player(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    folder = tmp_path_factory.mktemp("player")
+    shutil.copytree(BOOK / "_static", folder / "_static")
+    (folder / "book" / "executed").mkdir(parents=True)
+    place = folder / "book" / "executed" / "page.html"
+    body = executed_pages.still(view(), states(SLIDERS)).data["text/html"]
+    place.write_text(
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Player</title>'
+        '<meta name="viewport" content="width=device-width">'
+        '<link rel="stylesheet" href="../../_static/tools.css"></head>'
+        f'<body class="bd-article">{body}</body></html>'
+    )
+    opened = browser.new_page(viewport={"width": 390, "height": 844})
+    opened.goto(place.as_uri())
+    yield opened
+    opened.close()
+
+
+def expected(page: Page) -> float:
+    k, alpha, draft, verify = (float(page.input_value(f"[name={name}]")) for name in SLIDERS)
+    return theory.speedup(theory.expected_acceptance_length(alpha, int(k)), int(k), draft, verify)
+
+
+@pytest.mark.browser
+def test_each_slider_moves_the_result_by_keyboard(player):
+    for name in SLIDERS:
+        player.focus(f"[name={name}]")
+        for key in ("Home", "ArrowRight", "End"):
+            player.keyboard.press(key)
+            got = float(player.locator("#player output").get_attribute("data-value"))
+            assert got == pytest.approx(expected(player)), name
+            assert player.inner_text("#player output") == f"{got:.2f}×"
+    assert player.locator("#player circle").count() == SLIDERS["k"][2]
+    assert player.evaluate("document.documentElement.scrollWidth") <= 390

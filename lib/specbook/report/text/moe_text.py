@@ -1,17 +1,18 @@
-"""The chapter on mixtures of experts in words and tables: what is said follows its records."""
+"""The chapter on mixtures of experts in words and tables, from `analysis.moe_tables`."""
 
 from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-from specbook.analysis import answers, speedup
+from specbook.analysis import answers, moe_tables, speedup
+from specbook.analysis.intervals import compare
 from specbook.analysis.moe_tables import NOISY, QUIET, K
 from specbook.config import AnyPlan
 from specbook.config.schema import Frozen
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.moe_results import ExpertsTouched, NoisyRouter
 from specbook.records.run import RunRecord
-from specbook.report.text.phrases import ends, listed, of
+from specbook.report.text import ends, listed, of
 from specbook.stats.estimate import Estimate
 
 NOT_COUNTED = "**Experts touched: not measured yet.**"
@@ -24,14 +25,14 @@ CHANCE = 0.1
 """Share of cells whose two 95 % intervals may part by luck: twice what one would."""
 
 
-def found(
+def results(
     kept: Iterable[tuple[ExperimentRecord, Frozen]],
 ) -> tuple[list[ExpertsTouched], list[NoisyRouter]]:
     """Results of both kinds of experiment, from what `experiments.replay` gives."""
-    results = [result for _, result in kept]
+    every = [result for _, result in kept]
     return (
-        [one for one in results if isinstance(one, ExpertsTouched)],
-        [one for one in results if isinstance(one, NoisyRouter)],
+        [one for one in every if isinstance(one, ExpertsTouched)],
+        [one for one in every if isinstance(one, NoisyRouter)],
     )
 
 
@@ -50,9 +51,9 @@ def touched(table: pd.DataFrame) -> str:
         return NOT_COUNTED
     deep = table[table[K] > 0]
     share = (deep["experts"] / deep["formula"]).groupby(deep["load"], sort=False)
-    said = [f"{load}: {ends(values.tolist())} of it" for load, values in share]
+    each = [f"{load}: {ends(values.tolist())} of it" for load, values in share]
     return (
-        "A verification step touches, in shares of what independent routing would: " + "; ".join(said) + ". "
+        "A verification step touches, in shares of what independent routing would: " + "; ".join(each) + ". "
         "Below 1, tokens of a step agree on experts more than chance would, or some experts are favourites."
     )
 
@@ -80,12 +81,12 @@ def beside(table: pd.DataFrame) -> str:
         return NO_DENSE
     lost = table[table["lost"]]
     where = listed(f"{row.domain} at {row.load}" for row in lost.itertuples())
-    told = f"It loses on the mixture and wins on the dense target on {where}." if len(lost) else (
+    losses = f"It loses on the mixture and wins on the dense target on {where}." if len(lost) else (
         "Nowhere does it lose on the mixture and win on the dense target, beyond both intervals."
     )  # fmt: skip
     more = of(int(table["ahead"].sum()), len(table), "combination")
     return (
-        f"{told} It brings the mixture more, beyond both intervals, in {more} of traffic and batch. "
+        f"{losses} It brings the mixture more, beyond both intervals, in {more} of traffic and batch. "
         f"{_bases(table)}"
     )
 
@@ -93,8 +94,8 @@ def beside(table: pd.DataFrame) -> str:
 def _bases(table: pd.DataFrame) -> str:
     """What both speed-ups are over: a target that decodes faster by itself leaves less to gain."""
     faster = (table["moe_base"] / table["dense_base"]).groupby(table["load"], sort=False)
-    said = listed(f"{ends(ratios.tolist())} times at {load}" for load, ratios in faster)
-    return f"Without speculation the mixture decodes, in tokens/s of the dense target's, {said}."
+    each = listed(f"{ends(ratios.tolist())} times at {load}" for load, ratios in faster)
+    return f"Without speculation the mixture decodes, in tokens/s of the dense target's, {each}."
 
 
 def again(page: Sequence[RunRecord], runs: Sequence[RunRecord]) -> str:
@@ -103,51 +104,47 @@ def again(page: Sequence[RunRecord], runs: Sequence[RunRecord]) -> str:
         return f"Not measured on another machine yet: `specbook run {AGAIN}` does that."
     gains = speedup.speedups(runs)
     gains = gains[gains["method"] != "baseline"]
-    said = listed(
+    each = listed(
         f"{row.label} brings {row.estimate.format('×')} on {row.domain}, over "
         f"{row.baseline_tokens_per_s:.0f} tokens/s ({row.baseline_execution})"
         for row in gains.itertuples()
     )
-    found = answers.pairs(runs)
-    drafted = found[found["comparison"] == "speculation"]
+    pairs = answers.pairs(runs)
+    drafted = pairs[pairs["comparison"] == "speculation"]
     alike = of(int(drafted["same"].sum()), len(drafted), "answer")
-    return f"At batch 1 {said}. The same as without speculation: {alike}."
+    return f"At batch 1 {each}. The same as without speculation: {alike}."
 
 
 def noise(table: pd.DataFrame) -> str:
-    """From which strength on acceptance is lower, in both readings, and whether experts changed with it."""
-    strengths = sorted(set(table["router_noise"]) - {0.0})
-    if table.empty or not strengths:
+    """From which strength on acceptance is lower, in both readings, and whether experts changed with it.
+
+    Made from `moe_tables.noise`.
+    """
+    if not (table["router_noise"] > 0).any():
         return NO_NOISE
-    parts = [
-        part for reading in (QUIET, NOISY) if (part := _reading(table[table["reading"] == reading], reading))
-    ]
-    return "\n".join([*parts, _claim(table)])
+    readings = [_reading(table[table["reading"] == reading], reading) for reading in (QUIET, NOISY)]
+    return "\n".join([*filter(None, readings), _claim(table)])
 
 
 def _reading(table: pd.DataFrame, reading: str) -> str:
     lines = []
     for domain, cell in table.groupby("domain", sort=False):
-        cell = cell.set_index("router_noise")
-        if 0.0 not in cell.index or len(cell) < 2:
+        estimates = zip(cell["router_noise"], cell["length_estimate"], strict=True)
+        lengths = {s: one if isinstance(one, Estimate) else None for s, one in estimates}
+        if 0.0 not in lengths or len(lengths) < 2:
             continue
-        lower = [s for s in cell.index if s > 0 and _below(cell.loc[s], cell.loc[0.0])]
+        quiet, most = lengths[0.0], max(lengths)
+        lower = [s for s, one in lengths.items() if one and quiet and compare(one, quiet) == "below"]
         from_ = f"lower from {min(lower):g} on" if lower else "not lower beyond its interval at any strength"
-        last = cell.loc[max(cell.index)]
         lines.append(
-            f"{domain}: {from_} ({_span(cell.loc[0.0])} without noise, {_span(last)} at {max(cell.index):g})"
+            f"{domain}: {from_} ({_span(quiet) or 'nothing drafted'} without noise, "
+            f"{_span(lengths[most]) or 'nothing drafted'} at {most:g})"
         )
     return f"- **Acceptance length, {reading}.** " + "; ".join(lines) + "." if lines else ""
 
 
-def _span(row: pd.Series) -> str:
-    found = row["length_estimate"]
-    return found.span() if isinstance(found, Estimate) else "nothing drafted"
-
-
-def _below(noisy: pd.Series, quiet: pd.Series) -> bool:
-    """Whether the two intervals of the acceptance length part, the noisy one below."""
-    return bool(pd.notna(noisy["length_high"]) and noisy["length_high"] < quiet["length_low"])
+def _span(estimate: Estimate | None) -> str:
+    return estimate.span() if isinstance(estimate, Estimate) else ""
 
 
 def _claim(table: pd.DataFrame) -> str:
@@ -155,17 +152,14 @@ def _claim(table: pd.DataFrame) -> str:
 
     Of a target that no longer answers as before, neither says anything.
     """
-    quiet, noisy = table[table["router_noise"].eq(0)], table.drop(_failing(table).index)
-    both = noisy[noisy["router_noise"].gt(0)].merge(quiet, on=["reading", "domain"], suffixes=("", "_quiet"))
-    both = both.dropna(subset=["length_high", "length_low_quiet", "experts_low", "experts_high_quiet"])
-    if both.empty:
+    moved = moe_tables.moved_by_noise(table)
+    if moved.empty:
         return (
             "- **What the noise supports.** Nothing yet: no cell has both intervals and a target that "
             "answers as before."
         )
-    fell = both["length_high"] < both["length_low_quiet"]
-    rose = both["experts_low"] > both["experts_high_quiet"]
-    lower, higher = (of(int(cells.sum()), len(both), "cell") for cells in (fell, rose))
+    fell, rose = moved["acceptance_fell"], moved["experts_rose"]
+    lower, higher = (of(int(cells.sum()), len(moved), "cell") for cells in (fell, rose))
     supported = {
         (True, True): "both explanations have their part",
         (True, False): "this supports the claim that the draft loses its target, not that more is read",
@@ -178,54 +172,44 @@ def _claim(table: pd.DataFrame) -> str:
     )
 
 
-def babble(table: pd.DataFrame) -> str:
-    """Strengths at which answers fail or loop: there acceptance says nothing of a useful model."""
+def failing(table: pd.DataFrame) -> str:
+    """Strengths at which answers fail or loop: there acceptance says nothing of a useful model.
+
+    Made from `moe_tables.noise`.
+    """
     if table.empty:
         return NO_NOISE
-    failing = _failing(table)
-    if failing.empty:
+    worse = table[moe_tables.fails(table)]
+    if worse.empty:
         return "At no strength do fewer answers pass beyond the interval, or more than half of them loop."
-    first = failing.groupby("domain", sort=False)["router_noise"].min()
-    said = listed(f"{domain} from {strength:g} on" for domain, strength in first.items())
-    return f"The target itself gets worse, or loops: {said}. There an accepted draft is of no use."
-
-
-def _failing(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows with noise whose answers pass less often, beyond the intervals, or mostly loop."""
-    quiet = table[table["router_noise"] == 0].set_index(["reading", "domain"])["passed_low"]
-    worse = table.apply(_fails, axis=1, quiet=quiet)
-    return table[(table["router_noise"] > 0) & (table["looped"].gt(0.5) | worse)]
-
-
-def _fails(row: pd.Series, quiet: pd.Series) -> bool:
-    key = (row["reading"], row["domain"])
-    return key in quiet.index and bool(row["passed_high"] < quiet.loc[key])
+    first = worse.groupby("domain", sort=False)["router_noise"].min()
+    each = listed(f"{domain} from {strength:g} on" for domain, strength in first.items())
+    return f"The target itself gets worse, or loops: {each}. There an accepted draft is of no use."
 
 
 def strengths(table: pd.DataFrame) -> pd.DataFrame:
-    """Table of every cell of `mixture.noise` with its interval."""
-
-    def span(name: str) -> list[str]:
-        return [one.span() if isinstance(one, Estimate) else "" for one in table[f"{name}_estimate"]]
-
+    """Table of every cell of `moe_tables.noise` with its interval."""
+    spans = {
+        label: table[f"{name}_estimate"].map(_span)
+        for name, label in (("length", "acceptance length"), ("passed", "passed"), ("looped", "looped"),
+                            ("experts", "experts touched"))
+    }  # fmt: skip
     body = {
         "head": table["reading"].str.removeprefix("head trained "), "domain": table["domain"],
-        "noise, logits": table["router_noise"].map("{:g}".format), "acceptance length": span("length"),
-        "passed": span("passed"), "looped": span("looped"), "experts touched": span("experts"),
+        "noise, logits": table["router_noise"].map("{:g}".format), **spans,
         "n": [one.counted for one in table["passed_estimate"]],
     }  # fmt: skip
     return pd.DataFrame(body).set_index(["head", "domain", "noise, logits"])
 
 
 def break_even(table: pd.DataFrame) -> pd.DataFrame:
-    """Table of the tokens a step must yield, by the experts' bytes and as measured, from `mixture.prices`."""
-    body = {
-        "load": table["load"], "K": table[K],
-        "by bytes counted": table["bytes_price"].map(_two),
-        "by the formula's bytes": table["formula_price"].map(_two),
-        "as measured": table["measured"].map(_two),
+    """Table of the tokens a step must yield: by the experts' bytes, and as measured (`moe_tables.prices`)."""
+    names = {
+        "bytes_price": "by bytes counted", "formula_price": "by the formula's bytes",
+        "measured": "as measured",
     }  # fmt: skip
-    return pd.DataFrame(body).set_index(["load", "K"])
+    columns = {label: table[name].map(_two) for name, label in names.items()}
+    return pd.DataFrame({"load": table["load"], "K": table[K], **columns}).set_index(["load", "K"])
 
 
 def _two(value: float) -> str:
@@ -233,7 +217,7 @@ def _two(value: float) -> str:
 
 
 def side_by_side(table: pd.DataFrame) -> pd.DataFrame:
-    """Table of both targets' best speed-ups, and what a step of these arms yields, from `mixture.beside`."""
+    """Table of both targets' best speed-ups, and what a step of their arms yields, of `moe_tables.beside`."""
     rows = [
         {
             "load": row["load"], "domain": row["domain"], "target": target, "arm": row[f"{name}_arm"],

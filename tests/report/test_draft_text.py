@@ -6,7 +6,7 @@ import pytest
 
 from specbook.analysis.prediction import AVERAGED
 from specbook.report import tables
-from specbook.report.figures import draft_figures as draw
+from specbook.report.figures import acceptance_figures as draw
 from specbook.report.text import draft_text
 from specbook.stats.estimate import Estimate
 

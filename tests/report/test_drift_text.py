@@ -11,7 +11,6 @@ from specbook.analysis import drift, versions
 from specbook.bench import experiments
 from specbook.errors import ConfigError
 from specbook.report.text import drift_text as remarks
-from specbook.report.text import version_text as aged
 from specbook.stats.estimate import Estimate
 
 CHAPTER = "04_domain_drift"
@@ -49,7 +48,7 @@ def test_the_chapter_says_what_its_records_hold(group):
         assert words in said
     assert ("slow" in said) == (group == "full")
     assert [words for words in FULL if (words in said) != (group == "full")] == []
-    assert (aged.NOT_MEASURED in said, aged.NO_ROLLOUT in said) == (group == "quick",) * 2
+    assert (remarks.NO_VERSION in said, remarks.NO_ROLLOUT in said) == (group == "quick",) * 2
 
 
 def test_an_answer_that_broke_off_is_lost_once():
@@ -119,6 +118,6 @@ def test_a_next_version_that_was_not_measured_yet_leaves_the_rest_of_the_chapter
     drifting.write(mine)
     said = chapters.run(CHAPTER)
     assert "**Answer.** The calmest monitor" in said
-    for words in (aged.NOT_MEASURED, aged.NO_ROLLOUT, "A draft one version behind: not measured yet."):
+    for words in (remarks.NO_VERSION, remarks.NO_ROLLOUT, "A draft one version behind: not measured yet."):
         assert words in said
     assert "retrained" not in said

@@ -6,14 +6,14 @@ from typing import NamedTuple
 import pandas as pd
 
 from specbook.analysis import traffic
+from specbook.analysis.intervals import side
 from specbook.bench.hardware import PEAKS, Peak
 from specbook.config import machines, models, prices
 from specbook.config.machines import MachineFile, Served
 from specbook.records import published
 from specbook.records.published import PublishedRow
 from specbook.records.run import RunRecord
-from specbook.report.text import answers_text
-from specbook.report.text.phrases import listed, milliseconds, percent
+from specbook.report.text import answers_text, listed, milliseconds, percent
 from specbook.stats import memory, roofline
 from specbook.stats.estimate import Estimate
 from specbook.stats.shape import ModelShape
@@ -48,15 +48,15 @@ def answer(runs: Sequence[RunRecord], best: pd.DataFrame) -> str:
 
     Made from `traffic.best`.
     """
-    told = [
+    each = [
         f"at {one['load']} {one['method']} brings structured prompts {_gain(one[traffic.STRUCTURED])} and "
         f"open-ended ones {_gain(one[traffic.OPEN])}"
         for one in traffic.contrast(best)
     ]
     measured = any(run.hardware.kind == "neuron" for run in runs)
-    said = f"Each at its own best K of those measured, {'; '.join(told)}." if told else answers_text.NO_PAIR
+    gains = f"Each at its own best K of those measured, {'; '.join(each)}." if each else answers_text.NO_PAIR
     where = "" if measured else " **Not measured yet on a Neuron chip:** the machine is the one above."
-    return f"**Answer.** {said}{where}"
+    return f"**Answer.** {gains}{where}"
 
 
 def _gain(row: pd.Series) -> str:
@@ -79,7 +79,7 @@ def contrasted(best: pd.DataFrame) -> str:
     lines = []
     for one in traffic.contrast(best):
         kinds = (traffic.STRUCTURED, traffic.OPEN)
-        lost = [name for name in kinds if pd.notna(one[name]["high"]) and one[name]["high"] < 1]
+        lost = [name for name in kinds if side(one[name]["estimate"]) == "below"]
         slower = f"; slower than no speculation beyond the interval: {listed(lost)}" if lost else ""
         apart = "cannot be held against" if one["ratio"] is None else f"is {one['ratio'].span(' times')}"
         lines.append(
@@ -92,26 +92,21 @@ def contrasted(best: pd.DataFrame) -> str:
 def clocks(table: pd.DataFrame) -> pd.DataFrame:
     """Table of medians in ms, and the change with its interval, a row for each of `traffic.first_token`."""
     columns = {
-        "load": table["load"], "method": table["method"], "clock": table["metric"].map(_clock),
+        "load": table["load"], "method": table["method"],
+        "clock": table["metric"].str.removesuffix("_s").str.upper(),
         "without, ms": (1e3 * table["baseline_s"]).map("{:.1f}".format),
         "with, ms": (1e3 * table["arm_s"]).map("{:.1f}".format),
-        "change, ms": [_scaled(one) for one in table["estimate"]],
+        "change, ms": [_milliseconds(one) for one in table["estimate"]],
         "verdict": table["verdict"],
     }  # fmt: skip
     return pd.DataFrame(columns).set_index(["load", "method", "clock"])
 
 
-def _clock(metric: str) -> str:
-    return metric.removesuffix("_s").upper()
-
-
-def _scaled(estimate: Estimate) -> str:
-    thousand = {name: None if x is None else 1e3 * x for name, x in _ends(estimate).items()}
-    return estimate.model_copy(update=thousand).span(digits=1)
-
-
-def _ends(estimate: Estimate) -> dict[str, float | None]:
-    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+def _milliseconds(seconds: Estimate) -> str:
+    ends = {name: getattr(seconds, name) for name in ("value", "low", "high")}
+    return seconds.model_copy(
+        update={name: None if end is None else 1e3 * end for name, end in ends.items()}
+    ).span(digits=1)
 
 
 def first_token(table: pd.DataFrame) -> str:
@@ -126,33 +121,33 @@ def first_token(table: pd.DataFrame) -> str:
         "unchanged": "shown", "changed": "refuted", "undecided": "neither shown nor refuted",
         "no interval": "not told, for want of an interval (it takes three restarts)",
     }  # fmt: skip
-    told = []
+    verdicts = []
     for name, words in lines.items():
         cells = mine[mine["verdict"] == name]
         each = [f"{row.method} at {row.load}" for row in cells.itertuples()]
-        told += [f"{words} for {listed(each)}"] if each else []
-    return f'**"TTFT unchanged"**, to within {percent(traffic.SAME)} of the median, is {"; ".join(told)}.'
+        verdicts += [f"{words} for {listed(each)}"] if each else []
+    return f'**"TTFT unchanged"**, to within {percent(traffic.SAME)} of the median, is {"; ".join(verdicts)}.'
 
 
-def told() -> list[PublishedRow]:
+def published_rows() -> list[PublishedRow]:
     """Published rows of Trainium and Inferentia, prices left out."""
     return [row for row in published.load() if row.hardware[:3] in ("trn", "inf") and "usd" not in row.metric]
 
 
 def others() -> pd.DataFrame:
-    """`told` as a page shows it: none was measured here. The page of published numbers has the sources."""
+    """`published_rows` as a page shows them; their sources are on the page of published numbers."""
     rows = [
         {"target": row.target_model, "draft": row.draft, "hardware": row.hardware, "prompts": row.dataset,
          "K": row.num_speculative_tokens, "published": row.value,
          "metric": row.metric.replace("tok_s", "tokens/s").replace("_", " ")}
-        for row in told()
+        for row in published_rows()
     ]  # fmt: skip
     return pd.DataFrame(rows).set_index(["target", "draft"])
 
 
 def published_first_token() -> str:
     """Published pairs of TTFT, without and with a draft: the change, derived from the two."""
-    rows = [row for row in told() if row.metric in TTFT and row.number is not None]
+    rows = [row for row in published_rows() if row.metric in TTFT and row.number is not None]
     plain = {_setup(row): row.number for row in rows if row.draft == "none"}
     pairs = [(row, plain[_setup(row)]) for row in rows if row.draft != "none" and _setup(row) in plain]
     each = [
@@ -173,8 +168,8 @@ def _setup(row: PublishedRow) -> tuple[str, ...]:
 
 def chips() -> list[Chip]:
     """The two machines with the target as their files serve it."""
-    found = [machines.read(name, MachineFile) for name in CHIPS]
-    return [Chip(one, next(s for s in one.serves if s.model == TARGET)) for one in found]
+    files = [machines.read(name, MachineFile) for name in CHIPS]
+    return [Chip(one, next(s for s in one.serves if s.model == TARGET)) for one in files]
 
 
 def side_by_side() -> pd.DataFrame:
@@ -235,8 +230,8 @@ def predicted(lengths: pd.DataFrame) -> pd.DataFrame:
 
 def owed() -> str:
     """What the published inter-token latencies ask of the draft, by the roofline of their machine."""
-    mine = [row for row in told() if row.metric == "itl_ms"]
-    values = [float(found.group()) for row in mine if (found := published.NUMBER.search(row.value))]
+    mine = [row for row in published_rows() if row.metric == "itl_ms"]
+    values = [float(match.group()) for row in mine if (match := published.NUMBER.search(row.value))]
     ratio, k, chip = max(values) / min(values), int(mine[0].num_speculative_tokens), chips()[0]
     least, cost = step(chip, 0).least_s or float("nan"), price_of_step(chip, k)
     return (

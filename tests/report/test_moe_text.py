@@ -11,8 +11,8 @@ from pocket import catalogue
 from specbook import config, records
 from specbook.analysis import moe_tables as analysis
 from specbook.bench import experiments
-from specbook.report import moe_page, step_profiles
-from specbook.report.figures import moe_figures as draw
+from specbook.report.figures import acceptance_figures as draw
+from specbook.report.text import draft_text, moe_text
 from specbook.stats.estimate import Estimate
 
 
@@ -25,20 +25,20 @@ def full(tmp_path, monkeypatch):
 def test_the_fastest_arm_on_another_machine_is_told_with_that_machines_numbers(full, monkeypatch):
     synthetic.write(full.parts()[0])
     page = records.replay(full.parts()[0])
-    assert "Not measured on another machine yet" in moe_page.again(
-        page, records.of_chapter(moe_page.AGAIN, "cpu")
+    assert "Not measured on another machine yet" in moe_text.again(
+        page, records.of_chapter(moe_text.AGAIN, "cpu")
     )
     monkeypatch.setattr(synthetic, "HARDWARE", synthetic.HARDWARE.model_copy(update={"id": "cpu-other-4c"}))
-    synthetic.write(config.load(moe_page.AGAIN, "cpu", "full").parts()[0])
-    found = records.of_chapter(moe_page.AGAIN, "cpu")
+    synthetic.write(config.load(moe_text.AGAIN, "cpu", "full").parts()[0])
+    found = records.of_chapter(moe_text.AGAIN, "cpu")
     assert {run.hardware.id for run in found} == {"cpu-other-4c"}  # it has the two restarts more
-    told = moe_page.again(page, found)
+    told = moe_text.again(page, found)
     assert re.search(
         r"At batch 1 P-EAGLE K=8 brings \d\.\d\d× \[.*n=\d restarts × \d+ prompts on json, over \d+ tokens/s",
         told,
     )
     assert "The same as without speculation: " in told
-    assert not records.of_chapter(moe_page.AGAIN, "h100")
+    assert not records.of_chapter(moe_text.AGAIN, "h100")
 
 
 def test_the_full_plan_draws_and_claims_what_its_records_say(full):
@@ -46,7 +46,7 @@ def test_the_full_plan_draws_and_claims_what_its_records_say(full):
     for sweep, world in zip(full.parts(), (synthetic.USUAL, quick_to_verify), strict=True):
         synthetic.write(sweep, world=world)
     mixtures.write(full, harm=0.1)
-    mixtures.write(config.load(step_profiles.MIXTURE, "cpu", "full"))
+    mixtures.write(config.load(draft_text.MIXTURE_STEP, "cpu", "full"))
     said = chapters.run("05_moe")
     assert "8 experts, 2 of them for each token" in said
     assert "spread of the router's logits over the experts of a layer: 1.50" in said
@@ -74,19 +74,19 @@ def test_more_experts_and_no_harm_support_the_other_claim(quick):
     assert "this supports the claim that more experts are read" in said
     assert "not lower beyond its interval at any strength" in said
     assert "At no strength do fewer answers pass" in said
-    assert moe_page.NO_DENSE in said
+    assert moe_text.NO_DENSE in said
 
 
 def test_without_experiments_the_page_says_so_and_claims_nothing(quick):
     synthetic.write(quick)
     said = chapters.run("05_moe", group="quick")
     for words in (
-        moe_page.NOT_COUNTED,
-        moe_page.NO_NOISE,
-        moe_page.NO_PRICE,
-        moe_page.NO_DENSE,
+        moe_text.NOT_COUNTED,
+        moe_text.NO_NOISE,
+        moe_text.NO_PRICE,
+        moe_text.NO_DENSE,
         "nothing measured",
-        f"specbook run {step_profiles.MIXTURE}",
+        f"specbook run {draft_text.MIXTURE_STEP}",
     ):
         assert words in said
     assert "supports" not in said
@@ -97,22 +97,22 @@ def test_one_strength_of_one_reading_is_enough(full):
     quiet = tuple(one for one in full.experiments if one.parameters.get("router_noise") == 0.0)
     some = full.model_copy(update={"experiments": (*quiet, *few)})
     mixtures.write(some)
-    _, disturbed = moe_page.found(experiments.replay(some, partial=True))
-    said = moe_page.noise(analysis.noise(disturbed))
+    _, disturbed = moe_text.results(experiments.replay(some, partial=True))
+    said = moe_text.noise(analysis.noise(disturbed))
     assert "head trained on with that noise.** json: lower from 2 on" in said
     assert "without noise.**" not in said
 
 
 def test_a_part_in_few_cells_may_be_luck_and_one_of_a_babbling_target_says_nothing(full):
     mixtures.write(full, harm=0.0)
-    _, disturbed = moe_page.found(experiments.replay(full, partial=True))
+    _, disturbed = moe_text.results(experiments.replay(full, partial=True))
     table = analysis.noise(disturbed)
     one = table.index[table["router_noise"] == 1.0][0]
     table.loc[one, "length_high"] = 1.0
-    assert "falls beyond its interval in 1 of 30 cells" in moe_page.noise(table)
-    assert "neither explanation shows" in moe_page.noise(table)
+    assert "falls beyond its interval in 1 of 30 cells" in moe_text.noise(table)
+    assert "neither explanation shows" in moe_text.noise(table)
     table.loc[table["router_noise"] == 4.0, ["length_high", "passed_high"]] = 0.0
-    said = moe_page.noise(table)
+    said = moe_text.noise(table)
     assert "falls beyond its interval in 1 of 24 cells" in said
     assert "neither explanation shows" in said
 
@@ -120,8 +120,8 @@ def test_a_part_in_few_cells_may_be_luck_and_one_of_a_babbling_target_says_nothi
 def test_a_router_that_was_never_disturbed_claims_nothing(full):
     quiet = [one for one in full.experiments if one.parameters.get("router_noise") == 0.0]
     mixtures.write(full.model_copy(update={"experiments": tuple(quiet)}))
-    _, disturbed = moe_page.found(experiments.replay(full, partial=True))
-    assert moe_page.noise(analysis.noise(disturbed)) == moe_page.NO_NOISE
+    _, disturbed = moe_text.results(experiments.replay(full, partial=True))
+    assert moe_text.noise(analysis.noise(disturbed)) == moe_text.NO_NOISE
 
 
 def test_the_plans_experiments_are_known_and_their_parameters_fit(full):
@@ -144,7 +144,7 @@ def test_the_dense_target_is_asked_the_same_with_some_of_the_arms(full):
 
 def test_cells_without_intervals_or_experts_claim_nothing(quick):
     mixtures.write(quick)
-    _, disturbed = moe_page.found(experiments.replay(quick, partial=True))
+    _, disturbed = moe_text.results(experiments.replay(quick, partial=True))
     one = Estimate(value=3.0, low=None, high=None, n=1, unit_of_n="prompts", method="none")
     bare = [
         found.model_copy(
@@ -153,6 +153,6 @@ def test_cells_without_intervals_or_experts_claim_nothing(quick):
         for found, experts in zip(disturbed, (one, None), strict=True)
     ]
     table = analysis.noise(bare)
-    assert "Nothing yet: no cell has both intervals" in moe_page.noise(table)
-    assert draw.noise(table)
-    assert set(moe_page.strengths(table)["experts touched"]) == {"3.00 (no interval)", ""}
+    assert "Nothing yet: no cell has both intervals" in moe_text.noise(table)
+    assert draw.router_noise(table)
+    assert set(moe_text.strengths(table)["experts touched"]) == {"3.00 (no interval)", ""}

@@ -1,0 +1,40 @@
+"""What fits on a machine, computed: models in each format on so many of its devices -> sums of bytes."""
+
+from collections.abc import Iterator
+
+from specbook.config import models
+from specbook.config.machines import MachineFile
+from specbook.stats import memory
+from specbook.stats.memory import FORMATS, Memory
+from specbook.stats.shape import ModelShape
+
+LENGTH = 8192
+"""Tokens of the sequences that are counted."""
+BATCH = 32
+"""Sequences in a batch, which decides how many logits a step holds."""
+
+
+def pairs() -> Iterator[tuple[str, str]]:
+    """Every model in every format that its file names weights of."""
+    for name in models.names():
+        yield from ((name, form) for form in models.load(name).weights)
+
+
+def weight_bytes(name: str, form: str, padded: bool = True) -> float:
+    """Bytes of all weights of a model in a format, on one device; see `memory.weight_bytes`."""
+    return memory.weight_bytes(ModelShape.from_config(models.config(name)), FORMATS[form], padded)
+
+
+def rank(machine: MachineFile, name: str, form: str, devices: int) -> Memory:
+    """The sum of one rank, the model shared by so many whole devices."""
+    shape = ModelShape.from_config(models.config(name))
+    return Memory.of(
+        shape, FORMATS[form], machine.rank_memory_bytes or 0.0, LENGTH, BATCH,
+        ranks=devices * machine.ranks_per_device,
+    )  # fmt: skip
+
+
+def fewest_devices(machine: MachineFile, name: str, form: str) -> int | None:
+    """The least power of two of devices on which a sequence fits; None if none of a machine's does."""
+    counts = (n for n in (1, 2, 4, 8, 16) if n <= (machine.devices or 1))
+    return next((n for n in counts if rank(machine, name, form, n).sequences > 0), None)

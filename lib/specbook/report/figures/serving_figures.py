@@ -1,0 +1,206 @@
+"""Figures of how a server serves: speed, latency, steps: tables -> Axes. Their numbers: see `style.sign`."""
+
+import itertools
+from collections.abc import Sequence
+
+import pandas as pd
+import seaborn
+from matplotlib.axes import Axes
+
+from specbook.analysis import throughput as speeds
+from specbook.report.figures import style
+from specbook.report.figures.style import NO_PAIR, Reading, colour, look, marker, ordered, styled
+
+METRICS = {
+    "ttft_s": "TTFT: first token", "tpot_s": "TPOT: per token", "itl_s": "ITL: between chunks",
+    "e2e_s": "E2E: whole answer",
+}  # fmt: skip
+
+ENDS = ("value", "low", "high")
+NO_ARRIVALS = "No Poisson arrivals are in these records."
+BOUNDS = {"memory": ("#0072B2", "reading memory, at peak"), "compute": ("#009E73", "arithmetic, at peak")}
+OF_A_STEP = ("#d9d9d9", *style.PALETTE)
+"""A colour for each of nine parts: pale for the first, what passes between steps."""
+UNKNOWN = "not split: a peak of this machine, or a size of the model, is unknown"
+
+
+@styled
+def throughput(table: pd.DataFrame) -> list[Axes]:
+    """Plot of output tokens/s by batch, a panel per domain, with intervals, from `summaries.throughput`."""
+    arms, means = list(dict.fromkeys(table["arm"])), speeds.over_restarts(table)
+    axes = style.panel_for_each(ordered(table["domain"]), share_y=True)
+    for domain, ax in axes.items():
+        for arm in arms:
+            cell = means[(means["domain"] == domain) & (means["arm"] == arm)]
+            reading = Reading("{:.0f}", " tokens/s")
+            style.with_interval(ax, cell, "concurrency", ENDS, reading, **look(arm, arms))
+        style.batches(ax, table["concurrency"].dropna(), "batch")
+        ax.set_ylim(bottom=0)
+    return style.finish(axes.values(), "output tokens/s, all sequences")
+
+
+@styled
+def latency(table: pd.DataFrame) -> list[Axes]:
+    """Plot of latencies in ms with intervals, hollow where prompts are too few.
+
+    Made from `latency.table` by concurrency and arm.
+    """
+    arms = list(dict.fromkeys(table["arm"]))
+    axes = style.panels(len(METRICS))
+    for ax, (metric, title) in zip(axes, METRICS.items(), strict=True):
+        for arm in arms:
+            for q, line in ((0.5, "-"), (0.99, "--")):
+                cell = table[(table["metric"] == metric) & (table["arm"] == arm) & (table["q"] == q)]
+                _percentile(ax, cell, line, colour(arm, arms), f"{arm} p{100 * q:g}")
+        style.batches(ax, table["concurrency"], "batch")
+        ax.set_title(title)
+        ax.set_ylim(bottom=0)
+    return style.finish(axes, "ms")
+
+
+def _percentile(ax: Axes, cell: pd.DataFrame, line: str, hue: str, label: str) -> None:
+    ms = cell.assign(**{name: 1e3 * cell[name].astype(float) for name in ENDS})
+    ax.plot(ms["concurrency"], ms["value"], line, color=hue, label=label)
+    style.marked(ax, ms, "concurrency", ENDS, Reading("{:.1f}", " ms"), color=hue, marker="o")
+
+
+@styled
+def step_time(table: pd.DataFrame) -> Axes:
+    """Plot of the measured step in ms, split into what the roofline accounts for and overhead.
+
+    Made from `steps.decode_steps`.
+    """
+    (ax,) = style.panels(1)
+    names = [f"{row.execution}\nbatch {row.concurrency}" for row in table.itertuples()]
+    least = 1e3 * table["least_s"].astype(float).fillna(0.0)
+    for bound, (hue, what) in BOUNDS.items():
+        chosen = (table["bound"] == bound).to_numpy()
+        if chosen.any():
+            ax.bar(chosen.nonzero()[0], least[chosen], color=hue, label=f"least possible: {what}")
+    rest = 1e3 * table["step_s"] - least
+    ax.bar(range(len(table)), rest, bottom=least, color="#d9d9d9", hatch="//", edgecolor="#888888",
+           label="overhead: the rest" if table["least_s"].notna().all() else UNKNOWN)  # fmt: skip
+    ax.set_xticks(range(len(table)), names, fontsize=8 if len(names) > 4 else 10)
+    ax.grid(axis="x", visible=False)
+    ax.set_ylim(0, 1e3 * table["step_s"].max() * 1.3)
+    style.finish([ax], "decode step, ms", 1)
+    return ax
+
+
+@styled
+@style.or_words("No step was profiled yet.")
+def step_parts(table: pd.DataFrame) -> Axes:
+    """Plot with a bar an arm, in ms, cut into the parts of its step, from `analysis.steps.parts`."""
+    arms, names = (list(dict.fromkeys(table[name])) for name in ("arm", "part"))
+    (ax,) = style.panels(1, height=1.6 + 0.6 * len(arms))
+    ends = pd.Series(0.0, index=arms)
+    for name, hue in zip(names, itertools.cycle(OF_A_STEP), strict=False):
+        part = table[table["part"] == name].set_index("arm")["milliseconds"].reindex(arms).fillna(0.0)
+        ax.barh(arms, part, left=ends, label=name, color=hue, edgecolor="white")
+        ends += part
+    ax.invert_yaxis()
+    ax.set_xlabel("ms a step, one sequence")
+    ax.grid(axis="y", visible=False)
+    style.legend_above([ax], 4)
+    return ax
+
+
+@styled
+@style.or_words(NO_ARRIVALS)
+def poisson(table: pd.DataFrame) -> list[Axes]:
+    """Plot of served rate, latency and queue wait against the rate of arrivals.
+
+    Made from `arrivals.poisson`, one arm.
+    """
+    axes = style.panels(3)
+    for domain in ordered(table["domain"]):
+        cell, hue = table[table["domain"] == domain].sort_values("rate_per_s"), colour(domain)
+        axes[0].plot(cell["rate_per_s"], cell["served_per_s"], **look(domain))
+        for name, line in (("e2e_p50", "-"), ("e2e_p99", "--")):
+            axes[1].plot(cell["rate_per_s"], cell[f"{name}_s"], line, color=hue)
+            ends = (f"{name}_s", f"{name}_low_s", f"{name}_high_s")
+            shown = cell.assign(enough=cell[f"{name}_enough"], estimate=cell[f"{name}_estimate"])
+            style.marked(axes[1], shown, "rate_per_s", ends, Reading("{:.2f}", " s"), color=hue, marker="o")
+        axes[2].plot(cell["rate_per_s"], cell["queue_wait_s"], **look(domain))
+    rates = table["rate_per_s"]
+    axes[0].plot([rates.min(), rates.max()], [rates.min(), rates.max()], ":", color="black", label="keeps up")
+    axes[0].set_yscale("log", base=2)
+    labels = ("served, requests/s", "E2E, s (solid p50, dashed p99)", "mean queue wait, s")
+    for ax, label in zip(axes, labels, strict=True):
+        style.batches(ax, rates, "arrivals, requests/s")
+        ax.set_title(label)
+    axes[0].set_yticks(sorted(set(rates)), [f"{rate:g}" for rate in sorted(set(rates))])
+    for ax in axes[1:]:
+        ax.set_ylim(bottom=0)
+    style.legend_above(axes, 5)
+    return axes
+
+
+@styled
+def utilisation(table: pd.DataFrame) -> Axes:
+    """Plot of how busy the processor (or the GPU) was, mean over domains and restarts.
+
+    Made from `steps.utilisation`.
+    """
+    (ax,) = style.panels(1, height=3.2)
+    gpu, busy = table["gpu_utilisation"].notna().any(), speeds.busy(table)
+    arms = list(dict.fromkeys(table["arm"]))
+    for arm in arms:
+        mean, hue = busy[busy["arm"] == arm], colour(arm, arms)
+        batches = mean["concurrency"]
+        ax.plot(batches, mean["engine"], marker=marker(arm, arms), color=hue, label=f"engine, {arm}")
+        if not gpu:
+            ax.plot(batches, mean["client"], ":", color=hue, label=f"load generator, {arm}")
+    style.batches(ax, table["concurrency"])
+    ax.set_ylim(0, 105)
+    style.finish([ax], "% of the GPU's time" if gpu else "% of all cores", 2)
+    return ax
+
+
+@styled
+@style.or_words(NO_PAIR)
+def tail(table: pd.DataFrame) -> list[Axes]:
+    """Plot of p99 minus the baseline's, in ms, the median's change beside it as a dash, both with intervals.
+
+    Made from `tail.tails`, one arm per load. Hollow: few prompts, or late first chunks.
+    """
+    titles = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "E2E"}
+    there, loads, axes = style.placed(table), list(dict.fromkeys(table["load"])), style.panels(3)
+    for ax, (metric, title) in zip(axes, titles.items(), strict=True):
+        for domain in ordered(table["domain"]):
+            _changes(ax, there[(there["metric"] == metric) & (there["domain"] == domain)], domain)
+        ax.axhline(0.0, color="black", linewidth=1.2)
+        reach = 1.1 * max(abs(v) for v in ax.get_ylim())
+        ax.set_ylim(-reach, reach)  # a loss is drawn as large as a win
+        style.names_axis(ax, loads)
+        ax.set_title(title)
+    axes[0].plot([], [], "_", color="#555555", markersize=7, markeredgewidth=2, label="the median's change")
+    return style.finish(axes, "change of p99, ms", 6)
+
+
+def _changes(ax: Axes, cell: pd.DataFrame, domain: str) -> None:
+    ms = cell.assign(**{name: 1e3 * cell[name].astype(float) for name in ENDS})
+    hue, sign, reading = colour(domain), marker(domain), Reading("{:+.1f}", " ms")
+    ax.plot([], [], sign, color=hue, label=domain)
+    p99, p50 = ms[ms["q"] == 0.99], ms[ms["q"] == 0.5]
+    style.marked(ax, p99, "place", ENDS, reading, color=hue, marker=sign)
+    beside = p50.assign(place=p50["place"] + 0.06)
+    dash = {"marker": "_", "linestyle": "none", "color": hue, "elinewidth": 0.9, "markeredgewidth": 2}
+    style.with_interval(ax, beside, "place", ENDS, reading, **dash)
+
+
+@styled
+@style.or_words(NO_PAIR)
+def output_lengths(requests: pd.DataFrame, arms: Sequence[str]) -> list[Axes]:
+    """Plot of the distribution of output lengths in two arms, a panel per domain.
+
+    Made from `summaries.pooled_requests`.
+    """
+    axes = style.panel_for_each(ordered(requests["domain"]), height=3.2, share_y=True)
+    for domain, ax in axes.items():
+        for arm, line in zip(arms, ("-", "--"), strict=True):
+            lengths = requests.loc[(requests["domain"] == domain) & (requests["arm"] == arm), "output_tokens"]
+            if len(lengths):
+                seaborn.ecdfplot(x=lengths, ax=ax, linestyle=line, color=colour(arm, arms), label=arm)
+        ax.set(xlabel="output tokens", ylabel="", ylim=(0, 1.02))
+    return style.finish(axes.values(), "share of answers at most this long")

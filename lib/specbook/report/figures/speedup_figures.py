@@ -1,0 +1,150 @@
+"""Figures of what speculation gains: tables -> Axes. Where their numbers come from: `style.sign`."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from specbook.analysis import prediction
+from specbook.report.figures import style
+from specbook.report.figures.style import METHODS, NO_PAIR, K, Reading, colour, look, ordered, styled
+
+ENDS, TIMES = ("speedup", "low", "high"), Reading("{:.2f}", "×")
+
+
+def _values(*tables: pd.DataFrame) -> list[float]:
+    return [value for table in tables for name in ENDS for value in table[name]]
+
+
+def _predicted(axes: Mapping[str, Axes]) -> None:
+    next(iter(axes.values())).plot([], [], "--", color="#555555", label="predicted")
+
+
+@styled
+@style.or_words(NO_PAIR)
+def by_load(table: pd.DataFrame) -> Axes:
+    """Rows of `speedup.speedups`, one per load and domain, with its interval; K beside each point."""
+    (ax,) = style.panels(1, height=4.4)
+    for row in style.by_load_and_domain(ax, table, ENDS, TIMES).itertuples():
+        top = row.high if pd.notna(row.high) else row.speedup
+        ax.annotate(f"K={row.num_speculative_tokens}", (row.place, top),
+                    xytext=(0, 7), textcoords="offset points", ha="center", fontsize=10)  # fmt: skip
+    style.ratio_axis(ax, [*table["speedup"], *table["low"], *table["high"] * 1.15])
+    style.below_the_line(ax, "below the line speculation loses")
+    style.legend_above([ax])
+    return ax
+
+
+@styled
+@style.or_words(NO_PAIR)
+def by_k(table: pd.DataFrame, predicted: pd.DataFrame) -> list[Axes]:
+    """`speedup.speedups` of one method against K, a panel per batch; dashed: `prediction.speedups`."""
+    axes = style.panel_for_each(table["load"], height=3.9, share_y=True)
+    for load, ax in axes.items():
+        for domain in ordered(table["domain"]):
+            cell, line = (
+                one[(one["load"] == load) & (one["domain"] == domain)].sort_values(K)
+                for one in (table, predicted)
+            )
+            style.with_interval(ax, cell, K, ENDS, TIMES, **look(domain))
+            ax.plot(line[K], line["predicted"], "--", color=colour(domain), alpha=0.7)
+        style.k_axis(ax, table)
+        style.ratio_axis(ax, [*_values(table), *predicted["predicted"]], "")
+    _predicted(axes)
+    return style.finish(axes.values(), "speed-up over the best baseline")
+
+
+@styled
+@style.or_words(NO_PAIR)
+def by_method(best: pd.DataFrame) -> list[Axes]:
+    """Rows of `speedup.best_k` by load and domain: a panel per load, each method at its own best K."""
+    domains, methods = ordered(best["domain"]), ordered(best["method"], METHODS)
+    axes = style.panel_for_each(best["load"], height=4.0, share_y=True)
+    for load, ax in axes.items():
+        for method in methods:
+            cell = best[(best["load"] == load) & (best["method"] == method)]
+            aside = (methods.index(method) - (len(methods) - 1) / 2) * 0.15
+            there = cell.assign(place=cell["domain"].map(domains.index) + aside)
+            style.with_interval(ax, there, "place", ENDS, TIMES, linestyle="none", **look(method, METHODS))
+        style.names_axis(ax, domains)
+        style.ratio_axis(ax, _values(best), "")
+    return style.finish(axes.values(), "speed-up over the best baseline")
+
+
+@styled
+@style.or_words(NO_PAIR)
+def by_traffic(table: pd.DataFrame) -> list[Axes]:
+    """Rows of `speedup.speedups` with speculation: speed-up against K; open-ended domains are dashed."""
+    axes = style.by_load_and_method(table, ENDS, TIMES)
+    for ax in axes:
+        style.ratio_axis(ax, _values(table), "")
+    return style.finish(axes, "speed-up over the baseline")
+
+
+@styled
+@style.or_words(NO_PAIR)
+def step_prices(costs: pd.DataFrame, lines: pd.DataFrame) -> list[Axes]:
+    """`prediction.step_costs`, a dot per domain, and the lines of `prediction.prices`: a panel per batch."""
+    batches = sorted(set(costs["concurrency"]))
+    axes = style.panels(len(batches), height=3.6)
+    for ax, batch in zip(axes, batches, strict=True):
+        for method in ordered(costs["method"], METHODS):
+            cell, fitted = (
+                one[(one["concurrency"] == batch) & (one["method"] == method)] for one in (costs, lines)
+            )
+            ax.plot(cell[K], cell["cost"], linestyle="none", alpha=0.7, **look(method, METHODS))
+            ends = np.array([cell[K].min(), cell[K].max()])
+            for line in fitted.itertuples():
+                ax.plot(ends, line.verify_cost + line.draft_cost * ends, "--", color=colour(method, METHODS))
+        style.k_axis(ax, costs)
+        ax.set_ylim(bottom=0)
+        ax.set_title(f"batch {batch:g}")
+    return style.finish(axes, "a step, in baseline steps")
+
+
+@styled
+@style.or_words(NO_PAIR)
+def crossover(arms: pd.DataFrame, every_k: pd.DataFrame, pair: Sequence[str]) -> list[Axes]:
+    """`speedup.across_domains` against K for two methods, a panel per load; lines: `prediction.every_k`."""
+    axes = style.panel_for_each(arms["load"], height=3.8, share_y=True)
+    mean = prediction.across_domains(every_k)
+    for load, ax in axes.items():
+        for method in pair:
+            cell, line = (one[(one["load"] == load) & (one["method"] == method)] for one in (arms, mean))
+            ax.plot(cell[K], cell["speedup"], linestyle="none", **look(method, METHODS))
+            ax.plot(line[K], line["predicted"], "--", color=colour(method, METHODS))
+        style.k_axis(ax, arms)
+        style.ratio_axis(ax, [*arms["speedup"], *mean["predicted"]], "")
+    _predicted(axes)
+    return style.finish(axes.values(), "speed-up, domains averaged", 3)
+
+
+@styled
+def theory_map(
+    draft_costs: Sequence[float], verify_cost: float, alphas: Sequence[float], ks: Sequence[int]
+) -> list[Axes]:
+    """Computed, nothing measured: speed-up against K for some acceptances, a panel per draft cost."""
+    axes = style.panels(len(draft_costs), share_y=True)
+    for ax, cost in zip(axes, draft_costs, strict=True):
+        for i, alpha in enumerate(alphas):
+            gains = [prediction.in_theory(alpha, k, cost, verify_cost) for k in ks]
+            ax.plot(ks, gains, marker=style.MARKERS[i], color=style.PALETTE[i], label=f"acceptance {alpha:g}")
+        ax.set_xlabel("K, draft tokens per step")
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        ax.set_title(f"a draft token costs {cost:g} steps")
+    for ax in axes:
+        style.ratio_axis(ax, [y for panel in axes for line in panel.lines for y in line.get_ydata()], "")
+    style.finish(axes, "speed-up")
+    style.note(axes, f"computed · a verification step costs {verify_cost:g} baseline steps")
+    return axes
+
+
+@styled
+def play(k: int, acceptance: float, draft_cost: float, verify_cost: float) -> None:
+    """For sliders: the computed speed-up at one K, on the curve over all K, shown at once."""
+    axes = theory_map([draft_cost], verify_cost, [acceptance], range(1, 17))
+    gain = prediction.in_theory(acceptance, k, draft_cost, verify_cost)
+    axes[0].plot([k], [gain], "o", color="black", markersize=10)
+    axes[0].annotate(f"{gain:.2f}×", (k, gain), xytext=(8, 8), textcoords="offset points")

@@ -1,0 +1,173 @@
+"""Figures on a clock, of clusters and of drift: recordings -> Axes. Where they come from: `style.note`."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from specbook.analysis import drift, scaling
+from specbook.records.cluster_run import ClusterRun
+from specbook.records.drift_results import Arm, Episode, FallenBack
+from specbook.report.figures import style
+from specbook.report.figures.style import colour, look, styled
+
+LOAD, WAITING, _, WANTED, READY = style.PALETTE[:5]
+EVERY_S = 10.0
+ARMS = ("fallback", "drafting", "plain")
+SMOOTH_S = 5.0
+NO_DRIFT = "No drift was recorded for this plan."
+
+
+@styled
+def timeline(run: ClusterRun) -> list[Axes]:
+    """One run in four panels: the load with what waits, both signals, pods, and the time to first token."""
+    axes = style.panels(4, height=2.0, columns=1)
+    seen, served = scaling.timeline(run), scaling.over_time(run, EVERY_S)
+    _load(axes[0], seen, served)
+    _signals(axes[1], seen)
+    _pods(axes[2], seen)
+    _latency(axes[3], served)
+    left, right = float(seen["at_s"].min()), run.ended_s + 20
+    for ax in axes:
+        _events(ax, run)
+        ax.set_xlim(max(left, -20), min(right, float(seen["at_s"].max())))
+        ax.set_ylim(bottom=0)
+        ax.legend(loc="lower left", bbox_to_anchor=(-0.01, 0.97), ncols=2)
+    axes[-1].set_xlabel("seconds since the load began")
+    return axes
+
+
+def _load(ax: Axes, seen: pd.DataFrame, served: pd.DataFrame) -> None:
+    ax.step(served["at_s"], served["arrivals_per_s"], where="mid", color=LOAD, label="arrivals, 1/s")
+    ax.plot(seen["at_s"], seen["waiting"], color=WAITING, linewidth=1.2, label="requests waiting")
+    _tooltips(ax, served, "arrivals_per_s", "arrivals {:.1f} /s")
+
+
+def _signals(ax: Axes, seen: pd.DataFrame) -> None:
+    for name, hue, label in (("queue_wait_ms", WAITING, "queue wait"),
+                             ("queue_time_p95_ms", WANTED, "p95 queue time")):  # fmt: skip
+        ax.plot(seen["at_s"], seen[name] / 1e3, color=hue, linewidth=1.2, label=f"{label}, s")
+        ax.axhline(scaling.TARGET_MS[name] / 1e3, color=hue, linestyle=":", linewidth=1.2)
+
+
+def _pods(ax: Axes, seen: pd.DataFrame) -> None:
+    ax.step(seen["at_s"], seen["wanted"], where="post", color=WANTED, label="pods wanted", linestyle="--")
+    ax.step(seen["at_s"], seen["ready"], where="post", color=READY, label="pods ready")
+    changed = seen[seen["ready"].diff().fillna(0) != 0]
+    _tooltips(ax, changed, "ready", "pods ready {:.0f}")
+    ax.yaxis.get_major_locator().set_params(integer=True)
+
+
+def _latency(ax: Axes, served: pd.DataFrame) -> None:
+    ax.plot(served["at_s"], served["ttft_s"], color=LOAD, label=f"TTFT, median of {EVERY_S:g} s")
+    ax.plot(served["at_s"], served["ttft_max_s"], color="#777777", linewidth=1.0, label="slowest, s")
+    _tooltips(ax, served, "ttft_s", "median TTFT {:.2f} s")
+
+
+def _tooltips(ax: Axes, table: pd.DataFrame, y: str, form: str) -> None:
+    known = table[table[y].notna()]
+    texts = [
+        f"{at_s:.0f} s: {form.format(value)}" for at_s, value in zip(known["at_s"], known[y], strict=True)
+    ]
+    ax.add_artist(style.Tooltips(known["at_s"], known[y], texts))
+
+
+def _events(ax: Axes, run: ClusterRun) -> None:
+    for at in run.segments_s[1:]:
+        ax.axvline(at, color="black", linewidth=1.0, linestyle="--")
+    for action in run.actions:
+        ax.axvspan(action.began_s, action.ended_s, color="#777777", alpha=0.12, linewidth=0)
+
+
+@styled
+def slots(runs: Mapping[str, ClusterRun]) -> list[Axes]:
+    """A column for each number of slots: what waits, and the time per output token, on the same clock."""
+    axes = style.panels(2 * len(runs), height=2.3, columns=len(runs))
+    for place, (title, run) in enumerate(runs.items()):
+        seen, served = scaling.timeline(run), scaling.over_time(run, EVERY_S)
+        above, below = axes[place], axes[place + len(runs)]
+        above.plot(seen["at_s"], seen["waiting"], color=WAITING, label="waiting")
+        above.plot(seen["at_s"], seen["running"], color=LOAD, linewidth=1.2, label="running")
+        below.plot(served["at_s"], 1e3 * served["tpot_s"], color=READY, label="TPOT")
+        above.set_title(title)
+        below.set_xlabel("seconds")
+        for ax in (above, below):
+            _events(ax, run)
+            ax.set_ylim(bottom=0)
+            ax.set_xlim(0, run.ended_s)
+    _same_height(axes[: len(runs)])
+    _same_height(axes[len(runs) :])
+    axes[len(runs)].set_ylabel("median TPOT, ms")
+    style.finish(axes[: len(runs)], "requests")
+    return axes
+
+
+def _same_height(axes: Sequence[Axes]) -> None:
+    top = max(ax.get_ylim()[1] for ax in axes)
+    for ax in axes:
+        ax.set_ylim(0, top)
+
+
+@styled
+def episodes(shown: dict[str, Episode]) -> list[Axes]:
+    """Acceptance length over time, a panel for each recording, the beginning of its drift as a line."""
+    axes = style.panel_for_each(shown, share_y=True, columns=2)
+    for title, ax in axes.items():
+        seen = drift.lengths(shown[title])
+        ax.plot(seen["at_s"], seen["length"], color=style.PALETTE[0], linewidth=1.2, label="each reading")
+        for place, at in enumerate(shown[title].drift_s):
+            label = "" if place else "drift begins"
+            ax.axvline(at, color="black", linewidth=1.2, linestyle="--", label=label)
+        ax.set_xlabel("seconds")
+    return style.finish(axes.values(), "acceptance length, tokens/step")
+
+
+@style.or_words(NO_DRIFT)
+@styled
+def monitors(table: pd.DataFrame) -> list[Axes]:
+    """Plot of false alarms a day against the median delay, a panel for each kind of drift.
+
+    Each monitor has a line over the times that it is given. Made from `drift.compare`.
+    """
+    axes, names = style.panel_for_each(table["drift"], share_y=True), sorted(set(table["monitor"]))
+    for kind, ax in axes.items():
+        for name, rows in table[table["drift"] == kind].groupby("monitor", sort=False):
+            span = np.array([(one.value - one.low, one.high - one.value) for one in rows["estimate"]]).T
+            ax.errorbar(rows["delay_s"], rows["false_alarms"], yerr=span, capsize=3, linewidth=1.0,
+                        **look(name, names))  # fmt: skip
+        ax.set_yscale("symlog", linthresh=1.0)
+        ax.set_ylim(bottom=0)
+        ax.set_xlabel("median delay, s")
+    return style.finish(axes.values(), "false alarms a day", 2)
+
+
+@styled
+def fallback(result: FallenBack, thresholds: Sequence[float]) -> list[Axes]:
+    """The first repeat: acceptance of the drafting server with the switches, and how long requests took.
+
+    thresholds: acceptance lengths, in tokens/step, at which it leaves speculation and returns to it.
+    """
+    arms = {arm.arm: arm for arm in result.arms if arm.repeat == 0}
+    above, below = style.panels(2, columns=1, height=2.7)
+    seen = drift.lengths(arms["fallback"].episode)
+    above.plot(seen["at_s"], seen["length"], color=colour("fallback", ARMS), linewidth=1.2)
+    for threshold in thresholds:
+        above.axhline(threshold, color="#777777", linestyle=":", linewidth=1.2)
+    above.set_ylabel("acceptance length")
+    for name in ARMS:
+        e2e = drift.e2e_medians(arms[name].episode, SMOOTH_S)
+        below.plot(e2e["at_s"], e2e["e2e_s"], color=colour(name, ARMS), label=name)
+    below.set_xlabel("seconds")
+    for ax in (above, below):
+        _switches(ax, arms["fallback"])
+    style.finish([below], f"E2E, median of {SMOOTH_S:g} s, s")
+    return [above, below]
+
+
+def _switches(ax: Axes, arm: Arm) -> None:
+    for switch in arm.switches:
+        ax.axvline(switch.at_s, color="black", linewidth=1.0)
+    for at in arm.episode.drift_s:
+        ax.axvline(at, color="black", linewidth=1.0, linestyle="--")
+    ax.set_ylim(bottom=0)
