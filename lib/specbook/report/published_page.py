@@ -61,7 +61,7 @@ def _form(rows: Iterable[PublishedRow]) -> str:
 
 
 def _options(rows: Iterable[PublishedRow], name: str) -> str:
-    values = sorted({getattr(row, name) for row in rows}, key=str.casefold)
+    values = sorted({getattr(row, name) for row in rows}, key=lambda value: (value.casefold(), value))
     return "".join(f"<option>{html.escape(value)}</option>" for value in values)
 
 
