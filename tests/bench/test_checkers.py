@@ -109,3 +109,11 @@ def test_loops_counts_repeated_runs(ids, stuck):
 )
 def test_a_query_may_be_broken_into_lines_in_other_ways(output, ok):
     assert check({"check": {"kind": "sql_exact", "query": "SELECT a\nFROM t;"}}, output) is ok
+
+
+@pytest.mark.parametrize(
+    ("output", "right"), [("So 7 + 5 = 12.", True), ("It is 1,012", False), ("12 of 13", False), ("", False)]
+)
+def test_the_last_number_of_an_answer_counts(output, right):
+    assert check({"check": {"kind": "last_number", "answer": 12.0}}, output) == right
+    assert check({"check": {"kind": "last_number", "answer": 1012.0}}, "It is $1,012.")

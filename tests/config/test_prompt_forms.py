@@ -71,11 +71,12 @@ def test_a_file_of_no_known_form_is_refused(tmp_path, name, text, words):
 
 def test_each_data_set_says_its_licence_source_and_what_pins_it():
     found = datasets.known()
-    assert {"sharegpt", "mt-bench", "gsm8k", "humaneval", "speed-bench"} == set(found)
+    assert set(found) == {
+        "bfcl", "gsm-symbolic", "gsm8k", "humaneval", "mt-bench", "sharegpt", "sharegpt-train", "speed-bench",
+    }  # fmt: skip
     for one in found.values():
-        assert (
-            (one.url is None) == (one.sha256 is None) == (one.revision is None) == (one.made_by is not None)
-        )
+        assert (one.pip is one.url is None) == (one.sha256 is None) == (one.made_by is not None)
+        assert (one.url is None) == (one.revision is None)
         assert one.url is None or one.revision in one.url
 
 

@@ -44,6 +44,12 @@ def _math_exact(spec: Mapping[str, Any], output: str) -> bool:
     return bool(marker and number) and int(number[1]) == spec["answer"]
 
 
+def _last_number(spec: Mapping[str, Any], output: str) -> bool:
+    """The last number is the answer, however it is introduced; a comma may part thousands."""
+    numbers = re.findall(r"-?\d+(?:\.\d+)?", re.sub(r"(?<=\d),(?=\d{3})", "", output))
+    return bool(numbers) and float(numbers[-1]) == spec["answer"]
+
+
 def _json_exact(spec: Mapping[str, Any], output: str) -> bool:
     try:
         # As text, so that 1, 1.0 and true stay different.
@@ -82,6 +88,7 @@ def _prose_sentences(spec: Mapping[str, Any], output: str) -> bool:
 
 _CHECKERS: dict[str, Callable[[Mapping[str, Any], str], bool]] = {
     "math_exact": _math_exact,
+    "last_number": _last_number,
     "json_exact": _json_exact,
     "sql_exact": _sql_exact,
     "code_parses": _code_parses,

@@ -6,6 +6,7 @@
 | MT-Bench, SPEED-Bench | `{"question_id", "category", "turns": ["..."]}` | the first turn |
 | GSM8K | `{"question", "answer"}` | the question |
 | HumanEval | `{"task_id", "prompt", "entry_point", ...}`, compressed | the prompt |
+| BFCL | `{"id", "question": [[{"role", "content"}]], "function": [{...}]}` | functions and first turn |
 
 Later turns would answer what another model said, so they are left out.
 """
@@ -20,6 +21,12 @@ from specbook.errors import ConfigError
 
 ASKS = {"human", "user"}
 """Who begins a conversation of ShareGPT that can be asked; other rows go on from a longer one."""
+
+TOOLS = (
+    "You can call these functions, given as JSON. Answer with nothing but the calls that the question "
+    "needs, as [name(parameter=value, ...), ...].\n\n{functions}"
+)
+"""What stands before a question of BFCL, as its own prompts have it in more words."""
 
 
 def rows(path: Path, form: str) -> Iterator[tuple[str, Any]]:
@@ -65,6 +72,9 @@ def plain(row: Any) -> Any:
         return _first_said(said)
     if isinstance(turns := row.get("turns"), list) and turns:
         return {"id": row.get("question_id"), "prompt": turns[0], "category": row.get("category")}
+    if {"question", "function"} <= set(row):
+        tools = {"role": "system", "content": TOOLS.format(functions=json.dumps(row["function"]))}
+        return {"id": row.get("id"), "messages": [tools, *row["question"][0]]}
     if {"question", "answer"} <= set(row) and "prompt" not in row:
         return {"prompt": row["question"]}
     if {"task_id", "entry_point"} <= set(row):
