@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
-EXTRAS = "book,train,k8s,dev"
+EXTRAS = "book,public,train,k8s,dev"
 # Some packages refuse early patch releases, and Debian 12 has 3.11.2. pip asks for the other two flags.
 OLDEST = ("--python-version=3.11.0", "--only-binary=:all:", "--target")
 

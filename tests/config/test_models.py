@@ -17,10 +17,10 @@ UNPINNED = {
 
 
 def checkpoints():
-    """Hub id and revision of every weight and head."""
+    """Hub id and revision of every weight and head that a hub has."""
     for name in models.names():
         model = models.load(name)
-        yield from ((weights.model, weights.revision) for weights in model.weights.values())
+        yield from ((one.model, one.revision) for one in model.weights.values() if one.pip is None)
         yield from ((head.draft.model, head.draft.revision) for head in model.heads.values())
 
 

@@ -15,9 +15,9 @@ BATCH = 32
 
 
 def pairs() -> Iterator[tuple[str, str]]:
-    """Every model in every format that its file names weights of."""
+    """Every model in every format that its file names weights of on a hub: others fit anywhere."""
     for name in models.names():
-        yield from ((name, form) for form in models.load(name).weights)
+        yield from ((name, form) for form, one in models.load(name).weights.items() if one.pip is None)
 
 
 def weight_bytes(name: str, form: str, padded: bool = True) -> float:

@@ -98,7 +98,7 @@ def run(
 ) -> None:
     """Measure what is missing of these chapters' plans; every point is on disk before the next starts."""
     from specbook import config
-    from specbook.bench import campaign, dummy_models, experiments, preview, resources
+    from specbook.bench import campaign, dummy_models, experiments, packaged_models, preview, resources
     from specbook.config import plan_overrides as own
 
     with _one_clear_message(RESUMABLE):
@@ -107,8 +107,8 @@ def run(
         models = [model for one in plans for model in one.models()]
         dummy_models.make(models)
         lacking = {}
-        for trainer in _trainers():
-            lacking |= trainer.missing(models, report=None if dry_run else out.print)
+        for maker in (packaged_models, *_trainers()):
+            lacking |= maker.missing(models, report=None if dry_run else out.print)
         _leave_out(lacking)
         _warn(arm for one in plans for sweep in one.parts() for arm in sweep.arms())
         if dry_run:

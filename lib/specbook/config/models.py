@@ -11,6 +11,7 @@ from specbook import paths
 from specbook.config import machines, methods
 from specbook.config.machines import Served
 from specbook.config.methods.base import TrainedDraft
+from specbook.config.packages import Packaged
 from specbook.config.schema import Draft, Frozen, Name, Target
 from specbook.config.yaml_files import read_file
 from specbook.errors import ConfigError
@@ -22,11 +23,11 @@ SHAPES = "build/shapes"
 """Folder of models and heads of which only the shape is served: see `shape`."""
 
 
-class Weights(Frozen):
-    """One set of a model's weights on a hub."""
+class Weights(Packaged):
+    """One set of a model's weights: on a hub, or made of a GGUF that comes in a package."""
 
     model: Name
-    """Hub id."""
+    """Hub id; with `pip`, the folder below `build/` that `bench.packaged_models` makes."""
     revision: str | None = Revision
     """The repository's commit; None where it was not found."""
     quantization_config: dict[str, JsonValue] | None = None
@@ -59,6 +60,8 @@ class Model(Frozen):
     """A model: its weights in several formats, its public heads, and who hosts it."""
 
     title: Name
+    licence: str | None = None
+    """Of its weights; None where its page on the hub says it."""
     config_source: str = Field(pattern=r"\S")
     """Where the values of config.json were read."""
     weights: dict[Format, Weights] = Field(min_length=1)

