@@ -7,8 +7,7 @@ from typing import Any
 
 from pocket.corpus import DOMAINS
 from specbook import paths
-from specbook.bench.answer_checkers import check, loops
-from specbook.bench.greedy import Answer, answers
+from specbook.bench.greedy import Answer, answers, check, loops
 from specbook.config.schema import Frozen, Target
 from specbook.engine.server import Server
 from specbook.stats import wilson

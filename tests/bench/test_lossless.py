@@ -38,7 +38,7 @@ def test_compare_counts_equal_answers():
     assert got.diverged == (False, True, True)
 
 
-def test_the_share_over_prompts_is_wilsons_where_each_prompt_was_asked_once():
+def test_the_share_over_prompts_is_wilsons():
     got, want = lossless.share_over_prompts([1] * 9 + [0]), wilson(9, 10)
     assert (got.value, got.n) == (want.value, want.n)
     assert (got.low, got.high) == (pytest.approx(want.low), pytest.approx(want.high))
@@ -69,7 +69,7 @@ def test_the_test_of_excess_is_mcnemars():
     assert got == pytest.approx(stats.binomtest(8, 9, 0.5, alternative="greater").pvalue)
 
 
-def test_fewer_divergences_than_the_control_is_no_evidence_of_harm():
+def test_fewer_divergences_than_the_control_is_no_harm():
     assert lossless.excess_p_value([False] * 98 + [True] * 2, [True] * 22 + [False] * 78) > 0.99
     assert lossless.excess_p_value([False] * 5, [False] * 5) == 1.0
 
@@ -124,7 +124,7 @@ def test_a_record_that_contradicts_itself_is_refused(changes, message):
         made(**changes)
 
 
-def test_the_check_of_most_prompts_stands_for_a_precision_and_among_equals_the_newest():
+def test_the_fullest_then_newest_check_stands():
     one = {
         "prompt_ids": ("p",), "equality": lossless.compare([[1]], [[1]]), "divergences": (),
         "control": lossless.compare([[1]], [[1]]),
@@ -136,7 +136,7 @@ def test_the_check_of_most_prompts_stands_for_a_precision_and_among_equals_the_n
     assert [len(table) for table in tables.same([old, new])] == [2]
 
 
-def test_a_check_of_older_weights_does_not_stand_for_a_model_trained_again():
+def test_a_check_of_older_weights_does_not_stand():
     again = PROVENANCE.model_copy(update={"weights_sha256": {"target": "trained again"}})
     small = {
         "prompt_ids": ("p",), "equality": lossless.compare([[1]], [[1]]), "divergences": (),
@@ -145,7 +145,7 @@ def test_a_check_of_older_weights_does_not_stand_for_a_model_trained_again():
     assert fullest([made(), made(**small)]) == [made(**small)]
 
 
-def test_the_record_lives_beside_the_runs_and_is_told_apart(monkeypatch, tmp_path):
+def test_the_record_lives_beside_the_runs(monkeypatch, tmp_path):
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
     path = records.append(made())
     assert path == tmp_path / HARDWARE.id / "lossless" / "made-up.json"
@@ -158,7 +158,7 @@ def test_the_record_lives_beside_the_runs_and_is_told_apart(monkeypatch, tmp_pat
         records.append(made())
 
 
-def test_margins_are_a_record_of_their_own_and_are_read_with_their_check(monkeypatch, tmp_path):
+def test_margins_are_read_with_their_check(monkeypatch, tmp_path):
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
     records.append(made())
     margins = MarginsRecord(
@@ -180,7 +180,7 @@ def test_a_margin_that_was_not_rated_is_said():
     assert list(table["largest margin"]) == ["- (0 of 1 rated)", "-"]
 
 
-def test_a_check_stands_only_beside_runs_of_its_machine_engine_weights_and_prompts(monkeypatch, tmp_path):
+def test_a_check_stands_beside_runs_of_its_kind_only(monkeypatch, tmp_path):
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
     weights = {"target": "t", "draft": "d"}
     origin = PROVENANCE.model_copy(update={"weights_sha256": weights})

@@ -55,10 +55,9 @@ class World:
 def world(monkeypatch, tmp_path):
     made = World()
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path / "results"))
-    for module in (lossless_check, greedy):
-        monkeypatch.setattr(module, "Server", made.server)
+    monkeypatch.setattr(lossless_check, "Server", made.server)
     monkeypatch.setattr(greedy, "answers", made.answers)
-    monkeypatch.setattr(greedy, "origin", lambda server: PROVENANCE)
+    monkeypatch.setattr(lossless_check, "_origin", lambda server: PROVENANCE)
     monkeypatch.setattr(greedy, "margin_logits", made.margin)
     rows = [{"id": f"p{i}", "domain": "json", "prompt": f"{i}?"} for i in range(2)]
     made.file = tmp_path / "prompts.jsonl"
@@ -72,7 +71,7 @@ def check(world):
     )
 
 
-def test_the_check_comes_before_its_margins_and_the_baselines_server_rates_them(world):
+def test_the_check_comes_before_its_margins(world):
     with closing(check(world)) as made:
         first = next(made)
         assert isinstance(first, LosslessRecord)
@@ -101,7 +100,7 @@ def test_each_arm_is_compared_with_the_baseline(world):
     assert world.events[-1] == ("stop", None, "compiled")
 
 
-def test_a_check_is_on_disk_though_its_margins_fail_and_is_not_made_again(world, monkeypatch):
+def test_a_check_is_kept_though_its_margins_fail(world, monkeypatch):
     def dies(*asked):
         raise EngineError("gone")
 
@@ -127,7 +126,7 @@ def test_a_check_is_on_disk_though_its_margins_fail_and_is_not_made_again(world,
     assert len(lossless_check.missing(plan, HARDWARE)) == 1
 
 
-def test_of_many_divergences_a_bounded_number_is_rated_and_spread_over_the_prompts(world, monkeypatch):
+def test_a_bounded_number_of_divergences_is_rated(world, monkeypatch):
     found = list(range(lossless_check.MARGINS_PER_ARM * 3 + 1))
     kept = lossless_check._spread(found)
     assert len(kept) <= lossless_check.MARGINS_PER_ARM

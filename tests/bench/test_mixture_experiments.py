@@ -10,8 +10,8 @@ import synthetic
 from specbook import config as plans
 from specbook.analysis import moe_tables
 from specbook.bench import experiments, greedy
-from specbook.bench.experiments import experts_touched, noise_in_router
-from specbook.bench.experiments.experts_touched import Asked, count
+from specbook.bench.experiments import mixture_of_experts
+from specbook.bench.experiments.mixture_of_experts import Noise, Steps, count
 from specbook.bench.greedy import Answer
 from specbook.config import Chapter
 from specbook.engine.base import Counters
@@ -34,7 +34,7 @@ def stream(*tokens):
     return found
 
 
-def test_steps_are_cut_one_after_another_and_short_answers_have_none():
+def test_steps_are_cut_one_after_another():
     streams = [stream({0, 1}, {0, 1}, {2, 3}, {2, 3}), stream({0, 1}, {1, 2}), stream({0}, {0}, {1})]
     assert count(streams, 1, 2).value == pytest.approx((2 + 3 + 1) / 3)
     found = count(streams, 1, 3)
@@ -42,7 +42,7 @@ def test_steps_are_cut_one_after_another_and_short_answers_have_none():
     assert count(streams, 1, 4) is None  # one answer is long enough, and makes no interval
 
 
-def test_a_batch_is_any_choice_of_answers_each_at_a_place_of_its_own():
+def test_a_batch_is_any_choice_of_answers():
     streams = [stream({0, 1}, {2, 3})] * 3
     found = count(streams, 2, 1)
     assert found.value == pytest.approx((2 + 4) / 2)  # both at the same place, or at different ones
@@ -62,37 +62,37 @@ def test_the_interval_is_wider_where_answers_differ():
 
 def test_answers_of_no_record_cannot_be_counted(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
-    monkeypatch.setattr(experts_touched.provenance, "model_sha256", lambda *_: "0")
-    asked = Asked(target=TARGET, domains=("json",), num_speculative_tokens=(3,), concurrency=(1,))
+    monkeypatch.setattr(mixture_of_experts.provenance, "model_sha256", lambda *_: "0")
+    asked = Steps(target=TARGET, domains=("json",), num_speculative_tokens=(3,), concurrency=(1,))
     with pytest.raises(
         ConfigError, match=r"no recorded answers of pocket-moe to 'json'.*measure the chapter's sweep"
     ):
-        experts_touched.recorded(asked, "json")
+        mixture_of_experts.recorded(asked, "json")
 
 
-def test_only_good_answers_to_todays_prompts_are_counted_each_prompt_once(tmp_path, monkeypatch):
+def test_only_good_answers_to_todays_prompts_count(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
     plan = plans.load("05_moe", "cpu", "quick")
     synthetic.write(plan)
-    monkeypatch.setattr(experts_touched, "detect", lambda: synthetic.HARDWARE)
-    monkeypatch.setattr(experts_touched.provenance, "model_sha256", lambda *_: "0" * 64)
-    monkeypatch.setattr(experts_touched.provenance, "prompts_sha256", lambda traffic: today)
+    monkeypatch.setattr(mixture_of_experts, "detect", lambda: synthetic.HARDWARE)
+    monkeypatch.setattr(mixture_of_experts.provenance, "model_sha256", lambda *_: "0" * 64)
+    monkeypatch.setattr(mixture_of_experts.provenance, "prompts_sha256", lambda traffic: today)
     rows = [("a", "one", None), ("b", "", "timed out"), ("a", "two", None), ("c", "three", "")]
     answered = pd.DataFrame(rows, columns=["prompt_id", "text", "error"])
-    monkeypatch.setattr(experts_touched.records, "requests", lambda run: answered)
+    monkeypatch.setattr(mixture_of_experts.records, "requests", lambda run: answered)
     known = [SimpleNamespace(id=name, turns=lambda name=name: [{"content": name}]) for name in "abc"]
-    monkeypatch.setattr(experts_touched.prompt_files, "of", lambda traffic: known)
-    asked = Asked(
+    monkeypatch.setattr(mixture_of_experts.prompt_files, "of", lambda traffic: known)
+    asked = Steps(
         target=plan.parts()[0].target, domains=("json",), num_speculative_tokens=(3,), concurrency=(1,)
     )
     today = "0" * 64
-    assert experts_touched.recorded(asked, "json") == [
+    assert mixture_of_experts.recorded(asked, "json") == [
         ([{"content": "a"}], "one"),
         ([{"content": "c"}], "three"),
     ]
     today = "edited since"
     with pytest.raises(ConfigError, match="today's weights and prompts"):
-        experts_touched.recorded(asked, "json")
+        mixture_of_experts.recorded(asked, "json")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_only_good_answers_to_todays_prompts_are_counted_each_prompt_once(tmp_pa
         ({"strength": 1.0}, "strength"),
     ],
 )
-def test_parameters_that_cannot_be_are_refused_before_anything_is_measured(changed, said):
+def test_parameters_that_cannot_be_are_refused(changed, said):
     asked = {"name": "router_noise", "parameters": {**NOISE, **changed}}
     chapter = Chapter(chapter="05_moe", hardware="cpu", group="full", experiments=(asked,))
     with pytest.raises(ConfigError, match=said):
@@ -145,11 +145,11 @@ def measured(monkeypatch, request):
         return [Answer(prompt_token_ids=(5, 6), token_ids=(7, 8, 9, 10, 11, 2)[:length], text="{}")]
 
     length, loaded = request.param, []
-    monkeypatch.setattr(noise_in_router, "Server", Served)
+    monkeypatch.setattr(mixture_of_experts, "Server", Served)
     monkeypatch.setattr(greedy, "answers", answers)
     monkeypatch.setattr(moe_routing, "load", lambda folder, noise: loaded.append(noise))
     monkeypatch.setattr(moe_routing, "chosen", lambda model, prompt, answer: stream(*[{0, 1}] * len(answer)))
-    return noise_in_router.run(noise_in_router.Asked(**NOISE)), loaded
+    return mixture_of_experts.router_noise(Noise(**NOISE)), loaded
 
 
 def test_a_head_that_was_trained_on_without_noise_is_a_reading_of_its_own(measured):
@@ -160,7 +160,7 @@ def test_a_head_that_was_trained_on_without_noise_is_a_reading_of_its_own(measur
     assert len(table) == 2 * len(served.domains)
 
 
-def test_noise_reaches_server_and_router_and_each_prompt_has_its_own_counters(measured):
+def test_noise_reaches_server_and_router(measured):
     found, loaded = measured
     assert (Served.started.router_noise, loaded) == (0.5, [0.5])
     assert [one.domain for one in found.domains] == ["json", "code"]
@@ -172,7 +172,7 @@ def test_noise_reaches_server_and_router_and_each_prompt_has_its_own_counters(me
 
 
 @pytest.mark.parametrize("measured", [0, 3], indirect=True)
-def test_answers_shorter_than_a_step_count_no_experts_instead_of_fewer(measured):
+def test_answers_shorter_than_a_step_count_no_experts(measured):
     found, _ = measured
     assert [one.experts for one in found.domains] == [None, None]
     (row, *_) = moe_tables.noise([found]).to_dict("records")

@@ -24,7 +24,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_each_token_of_the_answer_takes_top_k_experts_in_each_layer(folder):
+def test_each_token_takes_top_k_experts_in_each_layer(folder):
     found = moe_routing.chosen(moe_routing.load(folder), PROMPT, ANSWER)
     assert found.shape == (12, 3, 8)
     assert (found.sum(axis=-1) == 2).all()
@@ -40,7 +40,7 @@ def test_the_choice_is_the_routers_own(folder):
 
 
 @torch.inference_mode()
-def test_without_noise_nothing_changes_with_much_all_does_and_a_seed_repeats_it(folder):
+def test_noise_is_repeated_by_its_seed(folder):
     ids = torch.tensor([[*PROMPT]])
     still = [moe_routing.load(folder), moe_routing.load(folder, router_noise=0.0)]
     assert torch.equal(*(model(ids).logits for model in still))

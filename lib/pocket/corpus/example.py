@@ -19,7 +19,7 @@ class Example:
     answer: str
     """The reference answer, without an end-of-turn token."""
     check: dict[str, Any]
-    """`kind` names the checker in `specbook.bench.answer_checkers`; the other keys are its arguments."""
+    """`kind` names the checker in `specbook.bench.greedy`; the other keys are its arguments."""
 
     def to_json(self) -> str:
         """The example as one line of JSON."""

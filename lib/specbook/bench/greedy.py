@@ -1,17 +1,21 @@
-"""The engine's side of the lossless check: greedy answers as token ids, and how nearly tied a fork was."""
+"""Greedy answers as token ids, how nearly tied a fork was, and whether an answer is right.
 
+Answers are judged without a model: exactly where the task has one answer, by structure where it has many.
+"""
+
+import ast
+import json
 import math
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from specbook import paths
-from specbook.bench import provenance
-from specbook.config.schema import Frozen, Speculation, Target
+from specbook.config.schema import Frozen
 from specbook.engine.client import Asked
 from specbook.engine.server import Server
 from specbook.errors import EngineError
-from specbook.records.origin import Provenance
 
 
 class Answer(Frozen):
@@ -58,29 +62,6 @@ def answers(
         raise EngineError(f"greedy answers of {where}: {server.diagnosis(error)}") from error
 
 
-def generate(
-    target: Target,
-    speculation: Speculation | None,
-    prompts: Sequence[Asked],
-    max_tokens: int,
-    concurrency: int = 1,
-) -> tuple[list[Answer], Provenance]:
-    """Start a server, answer every prompt greedily, stop it.
-
-    Raises:
-        ConfigError: for models that cannot work.
-        EngineError: if the engine crashes or does not answer.
-    """
-    with Server(target, speculation) as server:
-        return answers(server, prompts, max_tokens, concurrency), origin(server)
-
-
-def origin(server: Server) -> Provenance:
-    """Where a server's answers come from; the prompts' digest is the caller's to fill in."""
-    found = provenance.today(server.target, server.speculation)
-    return found.model_copy(update={"server_command": tuple(map(paths.portable, server.command))})
-
-
 def margin_logits(server: Server, context: Sequence[int], token_a: int, token_b: int) -> float:
     """How much higher the server's model rates token a than token b after these tokens.
 
@@ -106,3 +87,92 @@ def _log_probability(server: Server, context: Sequence[int], token: int) -> floa
     if rated is None or not rated.token_logprobs or rated.token_logprobs[0] is None:
         raise EngineError(f"{server.client.base_url} did not say how likely token {token} was")
     return float(rated.token_logprobs[0])
+
+
+def check(row: Mapping[str, Any], output: str) -> bool:
+    """True if `output` is an acceptable answer to the held-out example `row`.
+
+    Args:
+        row: an example as a mapping; only `row["check"]` is read.
+        output: the model's answer, without special tokens.
+
+    Raises:
+        ValueError: if `row["check"]["kind"]` names no checker.
+    """
+    spec = row["check"]
+    if spec["kind"] not in _CHECKERS:
+        raise ValueError(f"unknown check {spec['kind']!r}: use one of {', '.join(_CHECKERS)}")
+    return _CHECKERS[spec["kind"]](spec, output)
+
+
+def knows(row: Mapping[str, Any]) -> bool:
+    """Whether a line of a prompts' file says how to judge its answer, in a way that is known here."""
+    spec = row.get("check")
+    return isinstance(spec, Mapping) and spec.get("kind") in _CHECKERS and "domain" in row
+
+
+def loops(token_ids: Sequence[int], n: int = 8, times: int = 4) -> bool:
+    """True if one run of `n` tokens occurs `times` times or more, overlaps counted: the answer is stuck."""
+    if n < 1 or times < 1:
+        raise ValueError(f"need n >= 1 and times >= 1, got {n=}, {times=}")
+    counts = Counter(tuple(token_ids[i : i + n]) for i in range(len(token_ids) - n + 1))
+    return max(counts.values(), default=0) >= times
+
+
+def _math_exact(spec: Mapping[str, Any], output: str) -> bool:
+    _, marker, tail = output.rpartition("####")
+    number = re.match(r"\s*(-?\d+)\s*$", tail)
+    return bool(marker and number) and int(number[1]) == spec["answer"]
+
+
+def _last_number(spec: Mapping[str, Any], output: str) -> bool:
+    """The last number is the answer, however it is introduced; a comma may part thousands."""
+    numbers = re.findall(r"-?\d+(?:\.\d+)?", re.sub(r"(?<=\d),(?=\d{3})", "", output))
+    return bool(numbers) and float(numbers[-1]) == spec["answer"]
+
+
+def _json_exact(spec: Mapping[str, Any], output: str) -> bool:
+    try:
+        # As text, so that 1, 1.0 and true stay different.
+        return json.dumps(json.loads(output), sort_keys=True) == json.dumps(spec["object"], sort_keys=True)
+    except ValueError:
+        return False
+
+
+def _sql_exact(spec: Mapping[str, Any], output: str) -> bool:
+    """The same query, however it is broken into lines; a semicolon may end it."""
+    said, asked = (" ".join(text.split()).rstrip("; ") for text in (output, spec["query"]))
+    return said == asked
+
+
+def _code_parses(spec: Mapping[str, Any], output: str) -> bool:
+    """Snippet and output together are one function; the output must not be empty."""
+    try:
+        tree = ast.parse(spec["snippet"] + output)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    one_function = len(tree.body) == 1 and isinstance(tree.body[0], ast.FunctionDef | ast.AsyncFunctionDef)
+    return bool(output.strip()) and one_function
+
+
+def _chat_names(spec: Mapping[str, Any], output: str) -> bool:
+    kind = re.search(rf"\b{re.escape(spec['object_kind'])}\b", output)
+    return f"`{spec['name']}`" in output and kind is not None
+
+
+def _prose_sentences(spec: Mapping[str, Any], output: str) -> bool:
+    """Whole sentences, none of them said twice."""
+    sentences = [s for s in re.split(r"(?<=[.!?])\s+", output.strip()) if s]
+    whole = output.strip()[-1:] in (".", "!", "?") and len(output.split()) >= 4
+    return whole and len(set(sentences)) == len(sentences)
+
+
+_CHECKERS: dict[str, Callable[[Mapping[str, Any], str], bool]] = {
+    "math_exact": _math_exact,
+    "last_number": _last_number,
+    "json_exact": _json_exact,
+    "sql_exact": _sql_exact,
+    "code_parses": _code_parses,
+    "chat_names": _chat_names,
+    "prose_sentences": _prose_sentences,
+}

@@ -10,8 +10,8 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from specbook import records
-from specbook.bench import answer_checkers, greedy, provenance
+from specbook import paths, records
+from specbook.bench import greedy, provenance
 from specbook.bench.greedy import Answer
 from specbook.config import Plan, prompt_files
 from specbook.config.prompt_files import Prompt
@@ -32,15 +32,9 @@ MARGINS_LIMIT_S = 120.0
 
 
 def check(
-    target: Target,
-    speculation: Speculation,
-    traffic: Sequence[Traffic],
-    num_prompts: int,
-    max_tokens: int,
-    *,
-    hardware: Hardware,
-    concurrency: int = 1,
-) -> Iterator[LosslessRecord | MarginsRecord]:
+    target: Target, speculation: Speculation, traffic: Sequence[Traffic], num_prompts: int, max_tokens: int,
+    *, hardware: Hardware, concurrency: int = 1,
+) -> Iterator[LosslessRecord | MarginsRecord]:  # fmt: skip
     """Run the four arms over the first prompts of each domain, and compare; `records.append` is the caller's.
 
     Args:
@@ -60,40 +54,37 @@ def check(
         ConfigError: if prompts or models cannot be used.
         EngineError: if an engine crashes or does not answer.
     """
-    began = _stamp(datetime.now(UTC))
-    asked = _asked(traffic, num_prompts)
+    began, asked = datetime.now(UTC), _asked(traffic, num_prompts)
     turns = [prompt.turns() for prompt in asked]
     other = target.model_copy(update={"execution": OTHER[target.execution]})
     arms = {"repeat": (target, None), "speculation": (target, speculation), "control": (other, None)}
-    done = {name: greedy.generate(*arm, turns, max_tokens, concurrency) for name, arm in arms.items()}
-    digest = _digest(traffic)
+    answered: dict[str, list[Answer]] = {}
+    origins: dict[str, Provenance] = {}
+    for name, arm in arms.items():
+        with Server(*arm) as server:
+            answered[name] = greedy.answers(server, turns, max_tokens, concurrency)
+            origins[name] = _origin(server)
+    digest = {"prompts_sha256": _digest(traffic)}
     with Server(target) as server:
-        done["baseline"] = greedy.answers(server, turns, max_tokens, concurrency), greedy.origin(server)
+        answered["baseline"] = greedy.answers(server, turns, max_tokens, concurrency)
+        origins["baseline"] = _origin(server)
         made = LosslessRecord(
-            schema_version=1, kind="measured", hardware=hardware, target=target, speculation=speculation,
-            control_execution=other.execution, max_tokens=max_tokens, concurrency=concurrency,
-            **began, **_found(asked, digest, done),
+            run_id=f"{began:%Y%m%dT%H%M%SZ}-lossless-{secrets.token_hex(2)}", schema_version=1,
+            kind="measured", started_at=began.isoformat(timespec="seconds"), hardware=hardware, target=target,
+            speculation=speculation, control_execution=other.execution, max_tokens=max_tokens,
+            concurrency=concurrency,
+            provenance={name: origin.model_copy(update=digest) for name, origin in origins.items()},
+            accuracy={name: _accuracy(asked, answers) for name, answers in answered.items()},
+            **_compared(tuple(prompt.id for prompt in asked), answered),
         )  # fmt: skip
         yield made
-        yield from _margins(server, made, done["baseline"][0])
+        yield from _margins(server, made, answered["baseline"])
 
 
-def _stamp(now: datetime) -> dict[str, str]:
-    run_id = f"{now:%Y%m%dT%H%M%SZ}-lossless-{secrets.token_hex(2)}"
-    return {"run_id": run_id, "started_at": now.isoformat(timespec="seconds")}
-
-
-def _found(
-    asked: Sequence[Prompt], prompts_sha256: str, done: Mapping[str, tuple[list[Answer], Provenance]]
-) -> dict[str, Any]:
-    """What the record says of the four arms' answers, and of where each comes from."""
-    answered = {name: answers for name, (answers, _) in done.items()}
-    asked_of = {"prompts_sha256": prompts_sha256}
-    return {
-        "provenance": {name: origin.model_copy(update=asked_of) for name, (_, origin) in done.items()},
-        "accuracy": {name: _accuracy(asked, answers) for name, answers in answered.items()},
-        **_compared(tuple(prompt.id for prompt in asked), answered),
-    }
+def _origin(server: Server) -> Provenance:
+    """Where a server's answers come from, but for the prompts."""
+    found = provenance.today(server.target, server.speculation)
+    return found.model_copy(update={"server_command": tuple(map(paths.portable, server.command))})
 
 
 def _compared(ids: tuple[str, ...], answered: Mapping[str, list[Answer]]) -> dict[str, Any]:
@@ -139,8 +130,8 @@ def _digest(traffic: Sequence[Traffic]) -> str:
 
 def _accuracy(asked: Sequence[Prompt], answered: Sequence[Answer]) -> dict[str, Estimate]:
     both = zip(asked, answered, strict=True)
-    judged = [(prompt.row, answer.text) for prompt, answer in both if answer_checkers.knows(prompt.row)]
-    return equality.accuracy([row for row, _ in judged], [text for _, text in judged], answer_checkers.check)
+    judged = [(prompt.row, answer.text) for prompt, answer in both if greedy.knows(prompt.row)]
+    return equality.accuracy([row for row, _ in judged], [text for _, text in judged], greedy.check)
 
 
 def missing(plan: Plan, hardware: Hardware) -> list[tuple[Target, Speculation]]:
@@ -171,11 +162,9 @@ def _same(record: LosslessRecord, plan: Plan, target: Target, speculation: Specu
 def measure_missing(plan: Plan, hardware: Hardware) -> list[LosslessRecord | MarginsRecord]:
     """Make the checks that are `missing`; each is on disk before its margins. See `check` for errors."""
     made: list[LosslessRecord | MarginsRecord] = []
-    todo = missing(plan, hardware)
+    todo, what = missing(plan, hardware), f"lossless checks of {plan.chapter}"
     # Four servers each: minutes in which a reader would else see nothing.
-    for target, speculation in tqdm(
-        todo, f"lossless checks of {plan.chapter}", leave=False, disable=not todo
-    ):
+    for target, speculation in tqdm(todo, what, leave=False, disable=not todo):
         assert plan.lossless is not None
         checked = check(
             target, speculation, plan.traffic(), plan.lossless.prompts_per_domain, plan.max_tokens,

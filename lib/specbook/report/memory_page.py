@@ -8,7 +8,7 @@ import pandas as pd
 from specbook import config, records
 from specbook.analysis import memory_fit, quantization
 from specbook.analysis.memory_fit import LENGTH
-from specbook.bench import answer_checkers, provenance
+from specbook.bench import greedy, provenance
 from specbook.config import machines, models, prompt_files
 from specbook.config.machines import MachineFile
 from specbook.records import published
@@ -153,11 +153,11 @@ def accuracy(runs: Iterable[RunRecord]) -> Estimate | None:
     for run in (run for run in runs if run.point.speculation is None):
         traffic, answers = run.point.traffic, records.requests(run)
         if run.provenance.prompts_sha256 == provenance.prompts_sha256(traffic):
-            rows = {one.id: one.row for one in prompt_files.of(traffic) if answer_checkers.knows(one.row)}
+            rows = {one.id: one.row for one in prompt_files.of(traffic) if greedy.knows(one.row)}
             good = answers[answers["error"].isna() | (answers["error"] == "")]
             for name, text in good[["prompt_id", "text"]].itertuples(index=False):
                 if name in rows:
-                    passed.setdefault((traffic.domain, name), answer_checkers.check(rows[name], text))
+                    passed.setdefault((traffic.domain, name), greedy.check(rows[name], text))
     return wilson(sum(passed.values()), len(passed)) if passed else None
 
 

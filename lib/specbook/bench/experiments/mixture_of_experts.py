@@ -1,4 +1,8 @@
-"""Experts that a step touches: the model's own router over the answers that baselines' records hold."""
+"""A mixture's router: experts that a step touches, and drafts, answers and experts under noise.
+
+Experts are counted by the model's own router: over the answers that baselines' records hold, and over those
+of a server whose router is disturbed.
+"""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -9,18 +13,23 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from specbook import records
-from specbook.bench import provenance
+from specbook.bench import greedy, provenance
 from specbook.bench.experiments.registry import register
+from specbook.bench.greedy import Answer
 from specbook.bench.hardware import detect
 from specbook.config import prompt_files
-from specbook.config.schema import Frozen, Name, Target, resolve_model
+from specbook.config.prompt_files import Prompt
+from specbook.config.schema import Frozen, Name, Speculation, Target, Traffic, resolve_model
+from specbook.engine import counters
+from specbook.engine.server import Server
 from specbook.errors import ConfigError
-from specbook.records.moe_results import ExpertsTouched, Touched
-from specbook.stats import experts, ratios
+from specbook.records.moe_results import ExpertsTouched, NoisyDomain, NoisyRouter, Touched
+from specbook.records.run import SpecDecodeCounters
+from specbook.stats import experts, ratios, wilson
 from specbook.stats.estimate import Estimate
 
 
-class Asked(Frozen):
+class Steps(Frozen):
     """Which steps to count."""
 
     target: Target
@@ -31,8 +40,8 @@ class Asked(Frozen):
     answers_per_domain: int = Field(default=64, ge=1)
 
 
-@register("experts_touched", Asked, ExpertsTouched)
-def run(asked: Asked) -> ExpertsTouched:
+@register("experts_touched", Steps, ExpertsTouched)
+def experts_touched(asked: Steps) -> ExpertsTouched:
     """Route recorded answers again, and count.
 
     Raises:
@@ -45,12 +54,10 @@ def run(asked: Asked) -> ExpertsTouched:
     folder = Path(resolve_model(asked.target.model))
     streams = {domain: recorded(asked, domain) for domain in asked.domains}
     model, tokenizer = moe_routing.load(folder), AutoTokenizer.from_pretrained(folder)
-    encoded = {
-        domain: [encode(tokenizer, turns, text) for turns, text in found] for domain, found in streams.items()
-    }
+    encoded = {name: [encode(tokenizer, *both) for both in found] for name, found in streams.items()}
     chosen = {
-        domain: [moe_routing.chosen(model, *both) for both in found if both[1]]
-        for domain, found in encoded.items()
+        name: [moe_routing.chosen(model, *both) for both in found if both[1]]
+        for name, found in encoded.items()
     }
     every = [both for found in encoded.values() for both in found]
     return ExpertsTouched(
@@ -63,7 +70,7 @@ def run(asked: Asked) -> ExpertsTouched:
     )  # fmt: skip
 
 
-def recorded(asked: Asked, domain: str) -> list[tuple[list[dict], str]]:
+def recorded(asked: Steps, domain: str) -> list[tuple[list[dict], str]]:
     """What was asked, turn by turn, and the answer, each prompt once: of this machine's baselines.
 
     Raises:
@@ -102,7 +109,7 @@ def encode(tokenizer, turns: Sequence[dict], text: str) -> tuple[list[int], list
     return tuple(tokenizer(part, add_special_tokens=False)["input_ids"] for part in (prompt, text))
 
 
-def _rows(asked: Asked, chosen: dict[str, list[NDArray[np.bool_]]]) -> Iterator[Touched]:
+def _rows(asked: Steps, chosen: dict[str, list[NDArray[np.bool_]]]) -> Iterator[Touched]:
     depths = sorted({0, *asked.num_speculative_tokens})
     for domain, batch, k in itertools.product(asked.domains, asked.concurrency, depths):
         found = count(chosen[domain], batch, k + 1)
@@ -132,3 +139,67 @@ def count(
     whole = experts.together(np.stack(touching), batch)
     without = [experts.together(np.stack(touching[:i] + touching[i + 1 :]), batch) for i in range(n)]
     return ratios.ratio_of_sums_ci(n * whole - (n - 1) * np.array(without), np.ones(n), unit_of_n=unit)
+
+
+class Noise(Frozen):
+    """One server, and what it is asked."""
+
+    target: Target
+    router_noise: float = Field(ge=0.0, allow_inf_nan=False)
+    """The target's; see `Target`."""
+    speculation: Speculation
+    head_noise: float | None = Field(default=None, ge=0.0, allow_inf_nan=False)
+    """What the head was trained on with, 0 to be compared with; None: it is the one that is served."""
+    domains: tuple[Name, ...] = Field(min_length=1)
+    prompts_per_domain: int = Field(ge=1)
+    max_tokens: int = Field(ge=1)
+
+
+@register("router_noise", Noise, NoisyRouter)
+def router_noise(asked: Noise) -> NoisyRouter:
+    """Answer prompt after prompt under noise, and count drafts, right answers and experts.
+
+    Raises:
+        ConfigError: if the target, the head or the plugin cannot be used.
+        EngineError: if the server crashes or does not answer.
+    """
+    from specbook.bench import moe_routing
+
+    target = asked.target.model_copy(update={"router_noise": asked.router_noise})
+    prompts = {domain: _prompts(asked, domain) for domain in asked.domains}
+    with Server(target, asked.speculation) as server:
+        answered = {
+            domain: [_answer(server, prompt, asked.max_tokens) for prompt in own]
+            for domain, own in prompts.items()
+        }
+    model = moe_routing.load(Path(resolve_model(target.model)), asked.router_noise)
+    depth = asked.speculation.num_speculative_tokens
+
+    def domain(name: str) -> NoisyDomain:
+        answers, drafted = zip(*answered[name], strict=True)
+        streams = [moe_routing.chosen(model, a.prompt_token_ids, a.token_ids) for a in answers if a.token_ids]
+        right = sum(greedy.check(p.row, a.text) for p, a in zip(prompts[name], answers, strict=True))
+        looped = sum(greedy.loops(answer.token_ids) for answer in answers)
+        return NoisyDomain(
+            domain=name, counters=drafted, passed=wilson(right, len(answers)),
+            looped=wilson(looped, len(answers)), experts=count(streams, 1, depth + 1, unit="prompts"),
+        )  # fmt: skip
+
+    return NoisyRouter(
+        router_noise=asked.router_noise, head_noise=asked.head_noise, num_speculative_tokens=depth,
+        domains=tuple(map(domain, prompts)),
+    )  # fmt: skip
+
+
+def _prompts(asked: Noise, domain: str) -> list[Prompt]:
+    found = prompt_files.of(Traffic(domain=domain))
+    if not all(greedy.knows(one.row) for one in found):
+        raise ConfigError(f"prompts of {domain!r} do not say how to judge an answer: leave the domain out")
+    return found[: asked.prompts_per_domain]
+
+
+def _answer(server: Server, prompt: Prompt, max_tokens: int) -> tuple[Answer, SpecDecodeCounters]:
+    """An answer that shares its steps with no other, and what was drafted for it."""
+    before = server.counters()
+    (answer,) = greedy.answers(server, [prompt.turns()], max_tokens)
+    return answer, counters.delta(before, counters.settled(server.counters, before, 1)).spec_decode
