@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from specbook import records
-from specbook.bench import prompt_order
+from specbook.bench import loadgen
 from specbook.config import Plan
 from specbook.config.schema import Point
 from specbook.records.lossless import LosslessRecord
@@ -181,7 +181,7 @@ def _asked(point: Point, n: int) -> list[tuple[str, int]]:
     """(id, tokens) of the prompts that a server would have been sent; made up where there are none."""
     if not point.traffic.file().is_file():
         return [(f"{point.traffic.domain}-{i}", 40 + i % 7) for i in range(n)]
-    asked, _ = prompt_order.measured_and_warmup(point.traffic, n, 0)
+    asked, _ = loadgen.measured_and_warmup(point.traffic, n, 0)
     return [(one.id, len(one.prompt) // 4) for one in asked]
 
 

@@ -7,7 +7,7 @@ import pytest
 from factories import HARDWARE, eagle3, failed_run, point, rows, write_run
 from specbook import records
 from specbook.analysis import latency, speedup, summaries
-from specbook.bench import reconcile
+from specbook.bench import measure_point
 from specbook.config.schema import Load, Traffic
 from specbook.stats import steady
 
@@ -35,7 +35,7 @@ def loop(first_ttft_s=0.5):
 def closed(requests, new, slots=SLOTS, **fields):
     where = point(concurrency=slots, num_requests=len(requests))
     run = write_run(where, 50.0, requests=requests, run_id=f"run-{new}-{slots}", **fields)
-    figures = reconcile.steady_figures(requests, run.point.load) if new else {}
+    figures = measure_point.steady_figures(requests, run.point.load) if new else {}
     return run.model_copy(update={"measurement": run.measurement.model_copy(update=figures)})
 
 

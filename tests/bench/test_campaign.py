@@ -18,7 +18,7 @@ from specbook import paths, records
 from specbook.analysis import speedup
 from specbook.bench import campaign, experiments, loadgen, measure_point, provenance
 from specbook.bench import lossless_check as lossless_check
-from specbook.bench.experiments.fallback_router import FallbackEpisodes
+from specbook.bench.experiments.domain_drift import FallbackEpisodes
 from specbook.config.schema import Domain, Frozen, Speculation, Target
 from specbook.engine import fleet
 from specbook.errors import ConfigError, EngineError, SpecbookError

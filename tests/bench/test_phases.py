@@ -52,7 +52,7 @@ def test_a_way_and_back_are_three_phases():
     assert [asked(made)[i] for i in (99, 100, 199, 200)] == ["json", "chat", "chat", "json"]
 
 
-def test_a_window_is_estimated_by_its_parts_each_as_a_sweep_would_ask_for_it():
+def test_a_window_is_estimated_by_its_parts():
     made = how(("json", "json", "code"), ("chat",), request_rate_per_s=2.0, concurrency=None)
     parts = made.points(TARGET, None)
     assert [(one.traffic.domain, one.load.num_requests) for one in parts] == [
@@ -102,7 +102,7 @@ def counted(drafts: int) -> Counters:
 
 
 @pytest.mark.parametrize("gone", [EngineError("gone"), ValueError("half a page")])
-def test_counters_are_read_when_it_is_time_and_gaps_stay_gaps(monkeypatch, gone):
+def test_counters_are_read_in_time_and_gaps_stay(monkeypatch, gone):
     ticks = iter([0.0, 100.0, 100.4, 100.8, 101.6, 102.2])
     monkeypatch.setattr(traffic_phases.time, "perf_counter", ticks.__next__)
     answers = iter([counted(5), gone, counted(9)])

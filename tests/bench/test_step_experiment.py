@@ -40,8 +40,7 @@ class Served:
 
     def __init__(self, target, speculation):
         self.target, self.speculation, self.environment = target, speculation, {}
-        self.answered, self.asked, self.running, self.url = [], [], True, str(len(Served.all))
-        self.client, self.api_key = self, None
+        self.answered, self.asked, self.running, self.client = [], [], True, self
         Served.all.append(self)
 
     def __enter__(self):
@@ -78,10 +77,8 @@ class Served:
 def engine(monkeypatch, tmp_path):
     Served.all = []
     monkeypatch.setattr(step_profile, "Server", Served)
-    monkeypatch.setattr(
-        step_profile.traffic_phases, "send",
-        lambda how, target, url, key, seed, watch: Served.all[int(url)].send(seed, how.num_requests),
-    )  # fmt: skip
+    sent = lambda how, server, seed: server.send(seed, how.num_requests)  # noqa: E731
+    monkeypatch.setattr(step_profile.traffic_phases, "send", sent)
     monkeypatch.setattr(step_profile.engine, "of", lambda target: SimpleNamespace(profiler=Profiler()))
     monkeypatch.setattr(step_profile.paths, "scratch", lambda name: tmp_path)
 
@@ -93,7 +90,7 @@ def asked(**more):
 
 
 @pytest.mark.parametrize(("draft", "length"), [(None, 1.0), (DRAFT, 2.0)])
-def test_a_step_is_a_chunk_and_each_option_has_its_turns_with_the_same_prompts(engine, draft, length):
+def test_options_take_turns_with_the_same_prompts(engine, draft, length):
     found = step_profile.run(asked(speculation=draft, options=TWO))
     for one in found.variants:
         assert one.step_s == (0.25,) * 3
@@ -108,7 +105,7 @@ def test_a_step_is_a_chunk_and_each_option_has_its_turns_with_the_same_prompts(e
     assert (plain.environment, other.environment) == ({"SCOPES": "1"}, {"SCOPES": "1", "VLLM_X": "1"})
 
 
-def test_an_engine_without_a_profiler_a_failed_answer_and_a_refused_profile_are_said(engine, monkeypatch):
+def test_what_fails_in_a_step_experiment_is_said(engine, monkeypatch):
     def refuse(self, path):
         raise httpx.ConnectError("no such page")
 
@@ -140,7 +137,7 @@ def kept(*pairs, target=MappingProxyType(TARGET)):
         yield SimpleNamespace(experiment=experiment), Stepped(variants=tuple(variants))
 
 
-def test_parts_are_laid_over_the_time_without_the_profiler_and_options_over_the_plan():
+def test_parts_are_shares_of_the_unprofiled_step():
     found = list(kept((None, 4, 4), (DRAFT, 10, 5)))
     parts = steps.parts(found)
     assert dict(parts.groupby("arm", sort=False)["milliseconds"].sum().round(2)) == {
@@ -160,7 +157,7 @@ def test_parts_are_laid_over_the_time_without_the_profiler_and_options_over_the_
     assert draw.step_parts(parts).get_xlabel() == "ms a step, one sequence"
 
 
-def test_arms_of_two_targets_bear_their_target_and_are_held_against_its_own_first_one():
+def test_arms_of_two_targets_bear_their_target():
     dense, mixture = ({"name": name} for name in ("dense", "mixture"))
     pairs = ((None, 4, 4), (DRAFT, 10, 5)), ((None, 2, 2), (DRAFT, 9, 9))
     found = [*kept(*pairs[0], target=dense), *kept(*pairs[1], target=mixture)]
@@ -188,7 +185,7 @@ def test_no_two_parts_of_a_step_share_a_colour():
     assert len(set(drawn)) == len(drawn) == len(PARTS)
 
 
-def test_where_nothing_was_profiled_the_page_says_what_measures_it(monkeypatch, tmp_path):
+def test_an_unprofiled_page_says_what_measures_it(monkeypatch, tmp_path):
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
     for hardware in ("cpu", "h100"):
         for appendix in (remarks.DENSE_STEP, remarks.MIXTURE_STEP):

@@ -9,9 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from specbook.bench import experiments, traffic_phases
-from specbook.bench.experiments import fallback_router
-from specbook.bench.experiments.drift_monitoring import Drift
-from specbook.bench.experiments.fallback_router import FallbackEpisodes
+from specbook.bench.experiments import domain_drift
+from specbook.bench.experiments.domain_drift import Drift, FallbackEpisodes
 from specbook.config.chapter import Chapter, Experiment
 from specbook.config.prompt_files import Prompt
 from specbook.config.schema import Speculation, Target
@@ -81,7 +80,7 @@ def load(monkeypatch, echo):
     said = {name: Prompt(id="p", prompt=" ".join(["w"] * n), domain=name) for name, n in WORDS.items()}
     monkeypatch.setattr(traffic_phases.files, "of", lambda traffic: [said[traffic.domain]])
     clock = Clock()
-    for module in (traffic_phases, fallback_router):
+    for module in (traffic_phases, domain_drift):
         monkeypatch.setattr(module, "time", clock)
     made = QuickLoad(clock)
     monkeypatch.setattr(traffic_phases.loadgen, "shared", lambda: made)
@@ -161,7 +160,7 @@ def test_each_server_has_variables_of_its_own(monkeypatch):
             told.append(self.environment["ECHO_LOUD"])
             return super().begin()
 
-    monkeypatch.setattr(fallback_router, "Server", Told)
+    monkeypatch.setattr(domain_drift, "Server", Told)
     run("fallback", fall_back(variables={"plain": {"ECHO_LOUD": "1"}}))
     assert told == ["0", "1"]
 
@@ -170,7 +169,7 @@ def test_a_drafting_server_that_dies_loses_few_requests(tmp_path, load):
     asked = FallbackEpisodes.model_validate(fall_back(traffic=traffic(["long"], n=150)))
     with Server(TARGET, NGRAM, log_dir=tmp_path) as drafting, Server(TARGET, None, log_dir=tmp_path) as plain:
         load.meanwhile[50] = drafting.stop
-        arm = fallback_router.one_arm(asked, (drafting, plain), "fallback", repeat=0)
+        arm = domain_drift.one_arm(asked, (drafting, plain), "fallback", repeat=0)
     assert arm.served["plain"] >= 98
     assert arm.episode.readings.num_drafts[-1] is None
     assert len(arm.episode.requests.start_s) + arm.broken == 150
@@ -182,7 +181,7 @@ def test_an_arm_is_not_measured_once_a_server_has_ended(tmp_path, load):
     with Server(TARGET, NGRAM, log_dir=tmp_path) as drafting, Server(TARGET, None, log_dir=tmp_path) as plain:
         load.meanwhile[20] = plain.stop
         with pytest.raises(EngineError, match=r"a server ended between two arms: .* \(log: "):
-            fallback_router._arms(asked, (drafting, plain))
+            domain_drift._arms(asked, (drafting, plain))
 
 
 def test_with_both_servers_gone_it_is_one_message(tmp_path):
@@ -191,4 +190,4 @@ def test_with_both_servers_gone_it_is_one_message(tmp_path):
         drafting.stop()
         plain.stop()
         with pytest.raises(EngineError, match=r"none of 10 requests was answered: .*no server answers"):
-            fallback_router.one_arm(asked, (drafting, plain), "fallback", repeat=0)
+            domain_drift.one_arm(asked, (drafting, plain), "fallback", repeat=0)

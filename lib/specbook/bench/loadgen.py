@@ -1,14 +1,18 @@
-"""The load generator in a process of its own: killable, its processor time measurable."""
+"""Prompts in one seeded order, and the load generator that sends them, in a process of its own.
+
+So it can be killed, and its processor time is known.
+"""
 
 import json
 import os
+import random
 import select
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -17,9 +21,42 @@ from typing import Any
 import psutil
 
 from specbook import engine, paths
+from specbook.config import prompt_files
+from specbook.config.prompt_files import Prompt
+from specbook.config.schema import Point, Traffic
 from specbook.errors import EngineError
 
 IMPORT_TIMEOUT_S = 300
+
+
+def select_prompts(prompts: Sequence[Prompt], n: int, seed: int) -> list[Prompt]:
+    """The first `n` prompts in the seed's order, starting again from the first when there are fewer."""
+    order = list(prompts)
+    random.Random(seed).shuffle(order)
+    return [order[i % len(order)] for i in range(n)]
+
+
+def measured_and_warmup(
+    traffic: Traffic, num_requests: int, num_warmups: int
+) -> tuple[list[Prompt], list[Prompt]]:
+    """(measured, warm-up) prompts: the measured ones do not depend on how many warm-ups there are."""
+    chosen = select_prompts(prompt_files.of(traffic), num_requests + num_warmups, traffic.seed)
+    return chosen[:num_requests], chosen[num_requests:]
+
+
+def write_dataset(path: Path, prompts: Sequence[Prompt], max_tokens: int) -> Path:
+    """Write vLLM's custom dataset, one line per request; line i is `prompts[i]`.
+
+    A conversation has its turns beside its last one, as `chat_messages`: see `engine.vllm.load_worker`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = (
+        {"prompt": one.prompt, "output_tokens": max_tokens}
+        | ({"chat_messages": one.turns()} if one.messages else {})
+        for one in prompts
+    )
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
 
 
 @contextmanager
@@ -110,19 +147,39 @@ class LoadGenerator:
 
 
 @cache
-def _shared() -> list[LoadGenerator]:
-    return [LoadGenerator()]
+def _shared() -> LoadGenerator:
+    return LoadGenerator()
 
 
 def shared() -> LoadGenerator:
     """One worker for the whole process, replaced when it died. Call early to hide its imports."""
-    if not _shared()[0].is_alive():
+    if not _shared().is_alive():
         _shared.cache_clear()
-    return _shared()[0]
+    return _shared()
 
 
 def dismiss() -> None:
     """End the shared worker, if there is one; `shared` starts another."""
     if _shared.cache_info().currsize:
-        _shared()[0].close()
+        _shared().close()
         _shared.cache_clear()
+
+
+def arguments(window: Path, point: Point, url: str, num_requests: int) -> list[str]:
+    """The job of one window: `<window>.jsonl` holds its prompts, `<window>.json` will hold its result."""
+    dataset, result = window.with_suffix(".jsonl"), window.with_suffix(".json")
+    return engine.load_tool().arguments(point, url, dataset, num_requests, result)
+
+
+def send(
+    window: Path, point: Point, prompts: Sequence[Prompt], url: str,
+    *, api_key: str | None, timeout_s: float, watch: Callable[[], None],
+) -> dict[str, Any]:  # fmt: skip
+    """Send the prompts to `url` as the point loads a server; returns the load generator's result.
+
+    See `LoadGenerator.run` for `watch` and errors.
+    """
+    write_dataset(window.with_suffix(".jsonl"), prompts, point.traffic.max_tokens)
+    job = arguments(window, point, url, len(prompts))
+    shared().run(job, api_key=api_key, timeout_s=timeout_s, watch=watch)
+    return json.loads(window.with_suffix(".json").read_text(encoding="utf-8"))

@@ -1,6 +1,9 @@
-"""One point: warm up, open the window, load the server, close the window, check the books -> RunRecord."""
+"""One point: warm up, open the window, load the server, close the window, check the books -> RunRecord.
 
-import json
+The books of a window are what load generator and server each counted; a window whose books do not balance, or
+whose slots were not full, is a failed record.
+"""
+
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,34 +14,42 @@ import pandas as pd
 
 from specbook import engine, paths, records
 from specbook.bench import loadgen, provenance, stall, utilisation
-from specbook.bench import prompt_order as traffic
-from specbook.bench import reconcile as books
-from specbook.bench.reconcile import Window
-from specbook.config.schema import Point
+from specbook.config.prompt_files import Prompt
+from specbook.config.schema import Load, Point
 from specbook.engine import counters
 from specbook.engine.server import Server
 from specbook.errors import ConfigError, EngineError, HangError
 from specbook.records import streaming
 from specbook.records.origin import Hardware, Provenance
-from specbook.records.run import Measurement, Round, RunRecord
+from specbook.records.run import (
+    REQUEST_COLUMNS,
+    Measurement,
+    Round,
+    RunRecord,
+    ServerCounters,
+    SpecDecodeCounters,
+    Throughput,
+    Utilisation,
+)
+from specbook.stats import steady
 
 ALONE = Round(id="alone")
 """Round of a point that was measured beside no other."""
 
 
-def new_run_id(point: Point) -> str:
-    """UTC time, the point, and enough chance that two machines never collide."""
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{point.key[-16:-8]}-{secrets.token_hex(2)}"
+@dataclass(frozen=True)
+class Window:
+    """Everything that was seen between opening and closing the measured window."""
+
+    result: dict[str, Any]
+    """The load generator's."""
+    server: ServerCounters
+    spec_decode: SpecDecodeCounters | None
+    utilisation: Utilisation
 
 
 def measure(
-    server: Server,
-    point: Point,
-    *,
-    hardware: Hardware,
-    together: Round = ALONE,
-    run_id: str | None = None,
-    timeout_s: float = 3600,
+    server: Server, point: Point, *, hardware: Hardware, together: Round = ALONE, timeout_s: float = 3600
 ) -> RunRecord:
     """Measure one point on a running server.
 
@@ -49,108 +60,49 @@ def measure(
     Raises:
         ConfigError: if the point's prompts cannot be read, or the server runs another configuration.
     """
-    _same_configuration(server, point)
-    run_id, started_at = run_id or new_run_id(point), _now()
-    chosen, warmup = traffic.measured_and_warmup(
-        point.traffic, point.load.num_requests, point.load.num_warmups
-    )
+    if (server.target, server.speculation) != point.arm:
+        raise ConfigError(
+            f"the server runs another configuration than point {point.key} ({point.arm}): start its own"
+        )
+    head, load = _head(point, hardware, together), point.load
+    chosen, warmup = loadgen.measured_and_warmup(point.traffic, load.num_requests, load.num_warmups)
     with loadgen.scratch() as folder:
-        run = _Run(server, point, folder, timeout_s)
-        arguments = [arg.replace(str(folder), "build/bench") for arg in run.arguments(chosen, "window")]
-        origin = _provenance(point, server, arguments)
+        job = loadgen.arguments(folder / "window", point, server.client.url, len(chosen))
+        origin = _provenance(point, server, [arg.replace(str(folder), "build/bench") for arg in job])
         try:
-            window = _observe(run, warmup, chosen)
-            rows = books.rows(window.result, chosen)
-            if problem := _problem(window, rows, point):
+            window = _observe(server, point, folder, warmup, chosen, timeout_s)
+            table = rows(window.result, chosen)
+            if problem := _problem(window, table, point):
                 raise EngineError(problem)
         except EngineError as error:
             reason = paths.portable(server.diagnosis(error))
             if isinstance(error, HangError):
                 server.stop()  # it would hang on the next point too
-            return _failed(point, reason, hardware, together, origin, run_id, started_at)
-    measurement = _write(window, rows, hardware, point, run_id)
-    return RunRecord(
-        run_id=run_id, key=point.key, round=together, kind="measured", status="ok", reason=None,
-        started_at=started_at, point=point, hardware=hardware, provenance=origin, measurement=measurement,
+            return RunRecord(**head, provenance=origin, status="failed", reason=reason, measurement=None)
+    path = records.folder(hardware.id, point.chapter) / f"{head['run_id']}.parquet"
+    measurement = Measurement(
+        throughput=throughput(window.result), server=window.server, spec_decode=window.spec_decode,
+        utilisation=window.utilisation, requests_file=path.name,
+        requests_sha256=records.write_requests(path, table),
+        late_first_chunks=int(streaming.first_chunks(table).sum()), **steady_figures(table, load),
     )  # fmt: skip
+    return RunRecord(**head, provenance=origin, status="ok", reason=None, measurement=measurement)
 
 
-def failed(
-    point: Point,
-    reason: str,
-    *,
-    hardware: Hardware,
-    together: Round = ALONE,
-    server: Server | None = None,
-) -> RunRecord:
+def failed(point: Point, reason: str, *, hardware: Hardware, together: Round = ALONE) -> RunRecord:
     """The record of a point that could not be measured: its server crashed, or never became ready."""
-    origin = _provenance(point, server, [])
-    return _failed(point, reason, hardware, together, origin, new_run_id(point), _now())
+    head, origin = _head(point, hardware, together), _provenance(point, None, [])
+    return RunRecord(**head, provenance=origin, status="failed", reason=reason, measurement=None)
 
 
-@dataclass(frozen=True)
-class _Run:
-    """The load generator's side of one point: `load(prompts, name)` leaves `<name>.json` in `folder`."""
-
-    server: Server
-    point: Point
-    folder: Path
-    timeout_s: float
-
-    def arguments(self, prompts: list[traffic.Prompt], name: str) -> list[str]:
-        dataset, result = self.folder / f"{name}.jsonl", self.folder / f"{name}.json"
-        return engine.load_tool().arguments(self.point, self.server.client.url, dataset, len(prompts), result)
-
-    def load(self, prompts: list[traffic.Prompt], name: str) -> None:
-        if not prompts:
-            return
-        traffic.write_bench_file(self.folder / f"{name}.jsonl", prompts, self.point.traffic.max_tokens)
-        loadgen.shared().run(
-            self.arguments(prompts, name),
-            api_key=self.server.api_key, timeout_s=self.timeout_s,
-            watch=stall.Watch(self.server, self.point.load),
-        )  # fmt: skip
-
-    def result(self, name: str) -> dict[str, Any]:
-        return json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
-
-
-def _observe(run: _Run, warmup: list[traffic.Prompt], prompts: list[traffic.Prompt]) -> Window:
-    loadgen.shared().wait_ready()
-    started = run.server.counters()
-    run.load(warmup, "warmup")
-    # The last warm-up may be counted after its answer: in the window it would unbalance the books.
-    before = counters.settled(run.server.counters, started, len(warmup))
-    gpus = run.point.target.tensor_parallel_size
-    with utilisation.Sampler(run.server.pids, loadgen.shared().pid, gpus) as sampler:
-        run.load(prompts, "window")
-    result = run.result("window")
-    books.raise_if_requests_failed(result)
-    after = counters.settled(run.server.counters, before, result["completed"])
-    counted = counters.delta(before, after)
-    return Window(result, counted.server, counted.spec_decode, sampler.result())
-
-
-def _problem(window: Window, rows: pd.DataFrame, point: Point) -> str | None:
-    stood = stall.stalled(window.result, point.load)
-    return stood or books.disagreement(window, point) or books.not_full(rows, point.load)
-
-
-def _write(window: Window, rows: pd.DataFrame, hardware: Hardware, point: Point, run_id: str) -> Measurement:
-    path = records.folder(hardware.id, point.chapter) / f"{run_id}.parquet"
-    digest = records.write_requests(path, rows)
-    return Measurement(
-        throughput=books.throughput(window.result), server=window.server, spec_decode=window.spec_decode,
-        utilisation=window.utilisation, requests_file=path.name, requests_sha256=digest,
-        late_first_chunks=int(streaming.first_chunks(rows).sum()), **books.steady_figures(rows, point.load),
-    )  # fmt: skip
-
-
-def _same_configuration(server: Server, point: Point) -> None:
-    if (server.target, server.speculation) != point.arm:
-        raise ConfigError(
-            f"the server runs another configuration than point {point.key} ({point.arm}): start its own"
-        )
+def _head(point: Point, hardware: Hardware, together: Round) -> dict[str, Any]:
+    """What a record says however its point went; chance in the id keeps two machines apart."""
+    now = datetime.now(UTC)
+    return {
+        "run_id": f"{now:%Y%m%dT%H%M%SZ}-{point.key[-16:-8]}-{secrets.token_hex(2)}", "key": point.key,
+        "round": together, "kind": "measured", "started_at": now.isoformat(timespec="seconds"),
+        "point": point, "hardware": hardware,
+    }  # fmt: skip
 
 
 def _provenance(point: Point, server: Server | None, bench: list[str]) -> Provenance:
@@ -160,20 +112,112 @@ def _provenance(point: Point, server: Server | None, bench: list[str]) -> Proven
     return found.model_copy(update={name: tuple(map(paths.portable, args)) for name, args in ran.items()})
 
 
-def _failed(
-    point: Point,
-    reason: str,
-    hardware: Hardware,
-    together: Round,
-    origin: Provenance,
-    run_id: str,
-    started_at: str,
-) -> RunRecord:
-    return RunRecord(
-        run_id=run_id, key=point.key, round=together, kind="measured", status="failed", reason=reason,
-        started_at=started_at, point=point, hardware=hardware, provenance=origin, measurement=None,
+def _observe(
+    server: Server, point: Point, folder: Path, warmup: list[Prompt], prompts: list[Prompt], timeout_s: float
+) -> Window:
+    def load(name: str, sent: list[Prompt]) -> dict[str, Any]:
+        return loadgen.send(
+            folder / name, point, sent, server.client.url,
+            api_key=server.api_key, timeout_s=timeout_s, watch=stall.Watch(server, point.load),
+        )  # fmt: skip
+
+    loadgen.shared().wait_ready()
+    started = server.counters()
+    if warmup:
+        load("warmup", warmup)
+    # The last warm-up may be counted after its answer: in the window it would unbalance the books.
+    before = counters.settled(server.counters, started, len(warmup))
+    gpus = point.target.tensor_parallel_size
+    with utilisation.Sampler(server.pids, loadgen.shared().pid, gpus) as sampler:
+        result = load("window", prompts)
+    raise_if_requests_failed(result)
+    after = counters.settled(server.counters, before, result["completed"])
+    counted = counters.delta(before, after)
+    return Window(result, counted.server, counted.spec_decode, sampler.result())
+
+
+def _problem(window: Window, table: pd.DataFrame, point: Point) -> str | None:
+    stood = stall.stalled(window.result, point.load)
+    return stood or disagreement(window, point) or not_full(table, point.load)
+
+
+def raise_if_requests_failed(result: dict[str, Any]) -> None:
+    """Raise EngineError, quoting the first failure, if a request was not answered."""
+    if result["failed"]:
+        first = next((error.strip() for error in result["errors"] if error), "no error given")
+        raise EngineError(
+            f"{result['failed']} of {len(result['errors'])} requests failed: {first.splitlines()[-1]}"
+        )
+
+
+def disagreement(window: Window, point: Point) -> str | None:
+    """The first pair of figures on which the server's counters and the load generator differ."""
+    result, drafted = window.result, window.spec_decode
+    pairs = {
+        "requests": (window.server.requests_finished, result["completed"]),
+        "planned requests": (window.server.requests_finished, point.load.num_requests),
+        "output tokens": (window.server.generation_tokens, result["total_output_tokens"]),
+        "prompt tokens": (window.server.prompt_tokens, result["total_input_tokens"]),
+    }
+    if drafted is not None and engine.load_tool().reads_counters_of == point.target.engine:
+        pairs["drafts"] = (drafted.num_drafts, result.get("spec_decode_num_drafts", 0))
+        pairs["draft tokens"] = (drafted.num_draft_tokens, result.get("spec_decode_draft_tokens", 0))
+        pairs["accepted tokens"] = (drafted.num_accepted_tokens, result.get("spec_decode_accepted_tokens", 0))
+    for name, (ours, theirs) in pairs.items():
+        if ours != theirs:
+            return f"counters disagree on {name}: the server's say {ours}, the load generator says {theirs}"
+    return None
+
+
+def rows(result: dict[str, Any], prompts: list[Prompt]) -> pd.DataFrame:
+    """One row per request, columns `REQUEST_COLUMNS`; request i sent `prompts[i]`."""
+    start = min(result["start_times"])
+    columns = {
+        "prompt_id": [prompt.id for prompt in prompts],
+        "start_s": [t - start for t in result["start_times"]],
+        "ttft_s": result["ttfts"],
+        # vLLM opens a chat stream with an empty chunk that names the role: the gap after it is no step.
+        "itl_s": [gaps[1:] for gaps in result["itls"]],
+        "e2e_s": result["latencies"],
+        "input_tokens": result["input_lens"],
+        "output_tokens": result["output_lens"],
+        "text": result["generated_texts"],
+        "error": [error or None for error in result["errors"]],
+    }
+    return pd.DataFrame(columns, columns=list(REQUEST_COLUMNS))
+
+
+def throughput(result: dict[str, Any]) -> Throughput:
+    """The load generator's own figures for the window."""
+    return Throughput(
+        duration_s=result["duration"], completed=result["completed"], failed=result["failed"],
+        output_tokens=result["total_output_tokens"], output_tokens_per_s=result["output_throughput"],
     )  # fmt: skip
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def steady_figures(table: pd.DataFrame, load: Load) -> dict[str, float]:
+    """Fields of a `Measurement` about the steady window; none where there is none, or too few requests."""
+    enough = load.num_requests >= load.fewest_requests
+    found = steady.span(table, load.concurrency) if load.concurrency and enough else None
+    if found is None:
+        return {}
+    return {
+        "steady_s": found.seconds, "mean_concurrency": steady.mean_concurrency(table, found),
+        "steady_output_tokens_per_s": steady.output_tokens_per_s(table, found),
+    }  # fmt: skip
+
+
+def not_full(table: pd.DataFrame, load: Load) -> str | None:
+    """Why a closed loop's window is not of its concurrency; None where it is, or had too few requests."""
+    slots = load.concurrency or 1
+    if slots == 1 or load.num_requests < load.fewest_requests:
+        return None
+    mean = steady_figures(table, load).get("mean_concurrency")
+    if mean is None:
+        return f"the first of {slots} slots outlasted all other requests. To fix: raise num_requests"
+    if mean >= steady.FULL * slots:
+        return None
+    return (
+        f"{mean:.1f} of {slots} requests were in flight on average once the first wave had ended: this is no "
+        f"batch of {slots}. To fix: leave the load generator more of the processor, or lower concurrency"
+    )

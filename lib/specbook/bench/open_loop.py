@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 from pydantic import Field
 
-from specbook.bench.prompt_order import Prompt
+from specbook.config.prompt_files import Prompt
 from specbook.config.schema import Frozen
 from specbook.records.cluster_run import OpenLoopRequests, Outcome
 

@@ -1,17 +1,15 @@
-"""Traffic in phases, sent in one window while counters are read: what the experiments of drift share."""
+"""Traffic in phases, sent in one window while counters are read; servers that take turns at it."""
 
-import json
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, model_validator
 
-from specbook import engine
 from specbook.bench import loadgen
-from specbook.bench import prompt_order as traffic
 from specbook.config import prompt_files as files
 from specbook.config.prompt_files import Prompt
 from specbook.config.schema import (
@@ -31,6 +29,7 @@ from specbook.errors import EngineError
 from specbook.records.drift_results import Episode, Readings, Requests
 from specbook.stats import stream_chunks
 
+T = TypeVar("T")
 TIMEOUT_S = 1800
 WARM_SEED = 999_983
 """Far from those of windows that are kept."""
@@ -133,24 +132,39 @@ class Reader:
 
 
 def send(
-    how: Phases, target: Target, url: str, api_key: str | None, seed: int, watch: Callable[[], None]
+    how: Phases, server: Server, seed: int, watch: Callable[[], None] = lambda: None, url: str | None = None
 ) -> dict[str, Any]:
-    """Send the phases to `url`; `watch` is called twice a second. Returns the load generator's result.
+    """Send the phases to a server that is up, or to the router before it at `url`.
+
+    Args:
+        how: the phases.
+        server: its target and API key are used.
+        seed: of the prompts.
+        watch: called twice a second.
+        url: where to send them; None for the server's own.
+
+    Returns:
+        The load generator's result.
 
     Raises:
         EngineError: if it fails, or takes too long.
     """
     chosen = how.prompts(seed)
     point = Point(
-        chapter="drift", target=target, speculation=None, restart=seed, load=how.load,
+        chapter="drift", target=server.target, speculation=None, restart=seed, load=how.load,
         traffic=Traffic(domain=chosen[0].domain or "mixed", max_tokens=how.max_tokens, seed=seed),
     )  # fmt: skip
     with loadgen.scratch() as folder:
-        result = folder / "result.json"
-        dataset = traffic.write_bench_file(folder / "prompts.jsonl", chosen, how.max_tokens)
-        arguments = engine.load_tool().arguments(point, url, dataset, len(chosen), result)
-        loadgen.shared().run(arguments, api_key=api_key, timeout_s=TIMEOUT_S, watch=watch)
-        return json.loads(result.read_text(encoding="utf-8"))
+        return loadgen.send(
+            folder / "window", point, chosen, url or server.client.url,
+            api_key=server.api_key, timeout_s=TIMEOUT_S, watch=watch,
+        )  # fmt: skip
+
+
+def warm(how: Phases, server: Server) -> None:
+    """A short window whose numbers nobody keeps: the first batches after a start pay for it."""
+    few = min(how.num_requests, 4 * (how.concurrency or 4))
+    send(how.model_copy(update={"phases": how.phases[:1], "num_requests": few}), server, WARM_SEED)
 
 
 def timed(server: Server, how: Phases, seed: int) -> tuple[dict[str, Any], float]:
@@ -159,11 +173,34 @@ def timed(server: Server, how: Phases, seed: int) -> tuple[dict[str, Any], float
     Raises:
         EngineError: if a request failed, or no answer has a step.
     """
-    result = send(how, server.target, server.client.url, server.api_key, seed, watch=lambda: None)
+    result = send(how, server, seed)
     step_s = stream_chunks.step_s(result["itls"])
     if any(result["errors"]) or math.isnan(step_s):
         raise EngineError(f"{server.target.name} answered too little to time a step: {server.last_words()}")
     return result, step_s
+
+
+@contextmanager
+def awake(server: Server) -> Iterator[None]:
+    """A paused server runs for the length of the block."""
+    server.resume()
+    try:
+        yield
+    finally:
+        server.pause()
+
+
+def in_turns(servers: Sequence[Server], turns: int, measure: Callable[[Server, int], T]) -> list[list[T]]:
+    """What `measure` gives for each paused server and turn, [servers][turns].
+
+    In each turn every server is measured once, while the others stand still, in an order drawn for that turn.
+    """
+    found: list[list[T]] = [[] for _ in servers]
+    for turn in range(turns):
+        for i in random.Random(turn).sample(range(len(servers)), len(servers)):
+            with awake(servers[i]):
+                found[i].append(measure(servers[i], turn))
+    return found
 
 
 def episode(how: Phases, result: dict[str, Any], reader: Reader) -> Episode:
@@ -190,10 +227,3 @@ def episode(how: Phases, result: dict[str, Any], reader: Reader) -> Episode:
 
 def _kept(values: Sequence[Any], whole: Sequence[bool]) -> tuple[Any, ...]:
     return tuple(round(v, 4) for v, good in zip(values, whole, strict=True) if good)
-
-
-def warm(how: Phases, target: Target, url: str, api_key: str | None) -> None:
-    """A short window whose numbers nobody keeps: the first batches after a start pay for it."""
-    few = min(how.num_requests, 4 * (how.concurrency or 4))
-    short = how.model_copy(update={"phases": how.phases[:1], "num_requests": few})
-    send(short, target, url, api_key, seed=WARM_SEED, watch=lambda: None)

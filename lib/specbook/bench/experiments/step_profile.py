@@ -1,6 +1,5 @@
 """What a decode step's time goes into, and what the engine's own options change: one sequence at a time."""
 
-import random
 import statistics
 import tempfile
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from pydantic import Field
 from specbook import engine, paths
 from specbook.bench import traffic_phases
 from specbook.bench.experiments.registry import register
-from specbook.bench.traffic_phases import WARM_SEED, Phases
+from specbook.bench.traffic_phases import WARM_SEED, Phases, awake, in_turns
 from specbook.config.schema import Frozen, Name, Speculation, Target
 from specbook.engine.base import Profiler
 from specbook.engine.server import Server
@@ -64,13 +63,9 @@ def run(asked: Asked) -> Stepped:
         each = list(zip(asked.options, folders, strict=True))
         servers = [_started(asked, option, folder, profiler, stack) for option, folder in each]
         for server in servers:
-            _in_turn(server, how, WARM_SEED)
-        turns: list[list[tuple[float, float]]] = [[] for _ in servers]
-        for turn in range(asked.turns):
-            order = list(range(len(servers)))
-            random.Random(turn).shuffle(order)
-            for i in order:
-                turns[i].append(_in_turn(servers[i], how, turn))
+            with awake(server):
+                _timed(server, how, WARM_SEED)
+        turns = in_turns(servers, asked.turns, lambda server, turn: _timed(server, how, turn))
         steps = [
             _profiled(server, how, asked.turns, profiler, folder)
             for server, folder in zip(servers, folders, strict=True)
@@ -87,17 +82,8 @@ def _started(asked: Asked, how: Options, folder: Path, profiler: Profiler, stack
     return server
 
 
-def _in_turn(server: Server, how: Phases, turn: int) -> tuple[float, float]:
-    """The server runs for one turn: (median seconds a step, tokens a step)."""
-    server.resume()
-    try:
-        return _timed(server, how, turn)
-    finally:
-        server.pause()
-
-
 def _timed(server: Server, how: Phases, turn: int) -> tuple[float, float]:
-    """By the load generator that chapters use."""
+    """(median seconds a step, tokens a step) of one turn, by the load generator that chapters use."""
     result, step_s = traffic_phases.timed(server, how, turn)
     return step_s, sum(n - 1 for n in result["output_lens"]) / sum(map(len, result["itls"]))
 
@@ -111,15 +97,13 @@ def _profiled(
         EngineError: if the server does not answer, or profiled nothing.
     """
     few = how.model_copy(update={"num_requests": min(how.num_requests, 2)})
-    server.resume()
     try:
-        server.client.post(profiler.start_path)
-        _timed(server, few, turn)
-        server.client.post(profiler.stop_path)
+        with awake(server):
+            server.client.post(profiler.start_path)
+            _timed(server, few, turn)
+            server.client.post(profiler.stop_path)
     except httpx.HTTPError as error:
         raise EngineError(f"{server.target.name} was not profiled: {error}") from error
-    finally:
-        server.pause()
     found = profiler.steps(folder)
     if not found:
         raise EngineError(f"{server.target.name} profiled no step: {server.last_words()}")

@@ -4,7 +4,6 @@ A real draft's acceptance is counted; a second server plays these rates with the
 turns with the same prompts. Where times agree, a map of played acceptance can be believed.
 """
 
-import random
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
@@ -13,7 +12,7 @@ from pydantic import Field
 
 from specbook.bench import traffic_phases
 from specbook.bench.experiments.registry import Work, register
-from specbook.bench.traffic_phases import WARM_SEED, Phases
+from specbook.bench.traffic_phases import WARM_SEED, Phases, in_turns
 from specbook.config.schema import Frozen, Name, Speculation, Target
 from specbook.engine import counters
 from specbook.engine.server import Server
@@ -92,15 +91,8 @@ def _counted(real: Server, asked: Asked) -> list[SpecDecodeCounters]:
 
 
 def _pair(asked: Asked, batch: int, *servers: Server) -> Pair:
-    turns: list[list[_Turn]] = [[] for _ in servers]
-    for turn in range(asked.turns):
-        for i in random.Random(turn).sample(range(len(servers)), len(servers)):
-            servers[i].resume()
-            try:
-                turns[i].append(_turn(servers[i], asked.phases(batch), turn))
-            finally:
-                servers[i].pause()
-    real, played = map(_arm, turns)
+    how = asked.phases(batch)
+    real, played = map(_arm, in_turns(servers, asked.turns, lambda server, turn: _turn(server, how, turn)))
     return Pair(concurrency=batch, real=real, played=played)
 
 

@@ -5,7 +5,7 @@ import re
 import pandas as pd
 import pytest
 
-from specbook.bench import reconcile as books
+from specbook.bench import measure_point as books
 from specbook.config.prompt_files import Prompt
 from specbook.config.schema import Load, Point, Speculation, Target, Traffic
 from specbook.errors import EngineError
@@ -76,7 +76,7 @@ def test_failed_requests_give_the_first_error():
     books.raise_if_requests_failed(window().result)
 
 
-def test_rows_start_with_the_first_request_and_drop_the_role_chunk():
+def test_rows_drop_the_role_chunk():
     rows = books.rows(window().result, PROMPTS)
     assert tuple(rows.columns) == REQUEST_COLUMNS
     assert list(rows.start_s) == [0.5, 0.0]

@@ -1,27 +1,75 @@
-"""Fallback: two servers, one that drafts and one that does not, behind a router, while the traffic drifts."""
+"""Traffic that drifts from one domain to another: the counters of one server, and fallback to a second one.
+
+Fallback has a server that drafts and one that does not, both up behind a router.
+"""
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from specbook.bench import traffic_phases
+from specbook.bench import stall, traffic_phases
 from specbook.bench.experiments.registry import Work, register, weights_of
 from specbook.bench.traffic_phases import Phases, Reader
 from specbook.config.schema import Frozen, Speculation, Target
 from specbook.engine.router import Router
 from specbook.engine.server import Server
 from specbook.errors import EngineError
-from specbook.records.drift_results import Arm, ArmName, FallenBack, Switched
+from specbook.records.drift_results import Arm, ArmName, Drifted, Episode, FallenBack, Switched
 from specbook.stats.fallback import Fallback, Policy
 from specbook.stats.monitors import Growth
 
 ARMS: tuple[ArmName, ...] = get_args(ArmName)
 NAMES = ("drafting", "plain")
 """Names of the two servers."""
+
+
+class Drift(Frozen):
+    """One phase is traffic without drift, which says how often a monitor cries wolf."""
+
+    target: Target
+    speculation: Speculation
+    traffic: Phases
+    episodes: int = Field(ge=1)
+    """Each draws its prompts anew."""
+    seed: int = 0
+
+
+def _drift_work(asked: Drift) -> Work:
+    """One server, and a window for each episode."""
+    return Work(1, asked.episodes * asked.traffic.points(asked.target, asked.speculation))
+
+
+@register("drift", Drift, Drifted, _drift_work)
+def drift(asked: Drift) -> Drifted:
+    """Episode after episode on one server.
+
+    Raises:
+        EngineError: if the server does not start, ends, hangs, or loses a request.
+    """
+    weights = weights_of(asked)
+    with Server(asked.target, asked.speculation) as server:
+        traffic_phases.warm(asked.traffic, server)
+        return Drifted(episodes=tuple(_episodes(server, asked)), weights_sha256=weights)
+
+
+def _episodes(server: Server, asked: Drift) -> Iterator[Episode]:
+    how = asked.traffic
+    for number in range(asked.episodes):
+        reader, alive = Reader(server.counters, how.scrape_s), stall.Watch(server, how.load)
+
+        def watch(reader: Reader = reader, alive: stall.Watch = alive) -> None:
+            alive()
+            reader()
+
+        result = traffic_phases.send(how, server, asked.seed + number, watch)
+        found = traffic_phases.episode(how, result, reader)
+        if (lost := found.requests.sent - len(found.requests.start_s)) > 0:
+            raise EngineError(f"{lost} of {found.requests.sent} requests failed in episode {number}")
+        yield found
 
 
 class FallbackEpisodes(Frozen):
@@ -78,17 +126,17 @@ class Controller:
     def _turn(self, drafting: bool, length: float) -> None:
         self._router.preferred = "drafting" if drafting else "plain"
         in_flight = {name: n for name, n in self._router.in_flight.items() if n}
-        told = Switched(at_s=0.0, drafting=drafting, length=length, in_flight=in_flight)
-        self.switches.append((told, time.perf_counter()))
+        switched = Switched(at_s=0.0, drafting=drafting, length=length, in_flight=in_flight)
+        self.switches.append((switched, time.perf_counter()))
 
 
-def work(asked: FallbackEpisodes) -> Work:
+def _fallback_work(asked: FallbackEpisodes) -> Work:
     """Two servers; the arm with fallback is taken for one that always drafts."""
     drafting, plain = (asked.traffic.points(asked.target, how) for how in (asked.speculation, asked.instead))
     return Work(2, asked.repeats * (2 * drafting + plain))
 
 
-@register("fallback", FallbackEpisodes, FallenBack, work)
+@register("fallback", FallbackEpisodes, FallenBack, _fallback_work)
 def fallback(asked: FallbackEpisodes) -> FallenBack:
     """Every arm through the same router to the same two servers, both up in all arms.
 
@@ -103,7 +151,7 @@ def fallback(asked: FallbackEpisodes) -> FallenBack:
             server.environment |= asked.variables.get(name, {})
             stack.enter_context(server)
         for server in pair:
-            traffic_phases.warm(asked.traffic, asked.target, server.client.url, server.api_key)
+            traffic_phases.warm(asked.traffic, server)
         return FallenBack(arms=tuple(_arms(asked, pair)), weights_sha256=weights)
 
 
@@ -133,17 +181,17 @@ def one_arm(asked: FallbackEpisodes, pair: Sequence[Server], name: ArmName, repe
     Raises:
         EngineError: if nothing is answered.
     """
-    how, seed = asked.traffic, asked.seed + repeat
+    how = asked.traffic
     urls = dict(zip(NAMES, (server.client.url for server in pair), strict=True))
     trial = ("drafting", asked.policy.trial_every) if name == "fallback" else None
     reader = Reader(pair[0].counters, how.scrape_s)
     with Router(urls, trial=trial) as router:
         router.preferred = "plain" if name == "plain" else "drafting"
         control = Controller(router, reader, asked.policy if name == "fallback" else None)
-        result = traffic_phases.send(how, asked.target, router.url, pair[0].api_key, seed, control)
+        result = traffic_phases.send(how, pair[0], asked.seed + repeat, control, router.url)
     zero = min(result["start_times"])
     return Arm(
         arm=name, repeat=repeat, episode=traffic_phases.episode(how, result, reader),
-        switches=tuple(told.model_copy(update={"at_s": at - zero}) for told, at in control.switches),
+        switches=tuple(one.model_copy(update={"at_s": at - zero}) for one, at in control.switches),
         served=dict(+router.served), broken=sum(router.broken.values()),
     )  # fmt: skip
