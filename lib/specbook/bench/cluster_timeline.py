@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from specbook.bench.serving_overlay import NAME, NAMESPACE, POD_LABELS
+from specbook.bench.cluster_scenario import NAME, NAMESPACE, POD_LABELS
 from specbook.deploy.manifests import quantity
 from specbook.deploy.older_api import served
 from specbook.records.cluster_run import PodLife, Timeline
@@ -155,9 +155,8 @@ class Observer:
     def _note(self, pods: list[dict[str, Any]], now: float) -> None:
         for pod in pods:
             metadata, status = pod["metadata"], pod["status"]
-            life = self._pods.setdefault(
-                metadata["name"], {"created_s": _unix(metadata["creationTimestamp"])}
-            )
+            created = {"created_s": _unix(metadata["creationTimestamp"])}
+            life = self._pods.setdefault(metadata["name"], created)
             if "deletionTimestamp" in metadata:
                 life.setdefault("deleted_s", now)
             container = next(iter(status.get("containerStatuses") or []), {})
@@ -178,8 +177,9 @@ class Observer:
         """All readings, on a clock that begins at `zero` (Unix time)."""
         columns = {name: tuple(row[name] for row in self._rows) for name in Timeline.model_fields}
         columns["at_s"] = tuple(round(at - zero, 2) for at in columns["at_s"])
-        rounded = {name: tuple(_rounded(v) for v in columns[name]) for name in (*SIGNALS, *GAUGES)}
-        return Timeline(**columns | rounded)
+        for name in (*SIGNALS, *GAUGES):
+            columns[name] = tuple(None if value is None else round(value, 1) for value in columns[name])
+        return Timeline(**columns)
 
     def pods(self, zero: float) -> tuple[PodLife, ...]:
         """Every pod that was seen, by its creation, on the same clock."""
@@ -199,7 +199,3 @@ class Observer:
             name: sum(last[name] - self._first[pod][name] for pod, last in self._last.items())
             for name in COUNTERS
         }
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 1)

@@ -5,21 +5,26 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import httpx
-from pydantic import Field
 
-from specbook.bench import serving_overlay as deployed
+from specbook.bench.cluster_scenario import (
+    NAME,
+    NAMESPACE,
+    Action,
+    Scenario,
+    Serving,
+    late_balancer,
+    manifests,
+)
 from specbook.bench.cluster_timeline import SIGNALS, ClusterApi, Observer, is_ready
 from specbook.bench.experiments.registry import register
-from specbook.bench.late_balancer import late_balancer
 from specbook.bench.open_loop import OpenLoop, Segment
-from specbook.bench.serving_overlay import NAME, NAMESPACE, Serving
 from specbook.config import prompt_files as files
-from specbook.config.schema import Frozen, Name, Traffic
+from specbook.config.schema import Traffic
 from specbook.deploy.kubectl import Kubectl, KubectlError, selected
 from specbook.deploy.manifests import Manifest
 from specbook.deploy.older_api import translated
@@ -35,42 +40,6 @@ ADAPTER = "apiservice/v1beta1.external.metrics.k8s.io"
 READY_TIMEOUT_S = 600
 QUIET_TIMEOUT_S = 240
 """For signals to forget an earlier load: the rules look back over two minutes."""
-
-
-class Action(Frozen):
-    """Something done to the cluster while the load runs; one begins when the one before has ended."""
-
-    at_s: float = Field(ge=0)
-    do: Literal["restart", "undo", "apply", "scale", "evict", "kill", "stop_metrics", "start_metrics"]
-    serving: Serving | None = None
-    """What `apply` applies."""
-    replicas: int = 1
-    """What `scale` sets."""
-    name: str | None = None
-    """For pages, where `do` says too little."""
-    timeout_s: float = Field(default=300, gt=0)
-    """How long its rollout is waited for; a rollout that is late is an outcome, not an error."""
-
-
-class Scenario(Frozen):
-    """One load, one Deployment, and a list of actions."""
-
-    scenario: str
-    """Its name, for pages."""
-    repeat: int = 0
-    serving: Serving
-    replicas: int = Field(default=1, ge=1)
-    """Pods that are ready before the load begins."""
-    segments: tuple[Segment, ...] = Field(min_length=1)
-    actions: tuple[Action, ...] = ()
-    until_ready: int | None = None
-    """The last segment ends `tail_s` after so many pods are ready, and all actions are done."""
-    tail_s: float = Field(default=30, ge=0)
-    balancer_lag_s: float = Field(default=0, ge=0, le=60)
-    """How late the balancer may be; needs the cluster of `make cluster`, whose kube-proxy is then paused."""
-    domains: tuple[Name, ...] = ("json", "math", "chat")
-    max_tokens: int = Field(ge=1)
-    seed: int = 0
 
 
 def unreachable() -> str | None:
@@ -102,6 +71,9 @@ class _Run:
         self.notes: dict[str, None] = {}
         self.actions: list[Performed] = []
         self.done_at: float | None = None
+        self.satisfied_at: float | None = None
+        self.adapter: dict[str, Any] | None = None
+        """The external metrics adapter's registration, while an action has taken it away."""
 
     def measure(self) -> ClusterRun:
         changed = self._prepare()
@@ -130,35 +102,25 @@ class _Run:
         return [one for name in self.asked.domains for one in files.of(Traffic(domain=name))]
 
     def _may_end(self, observer: Observer) -> bool:
-        waiting = self.done_at is None or (self.asked.until_ready or 0) > observer.ready
-        if waiting:
-            self._satisfied_at = None
-        elif self._satisfied_at is None:
-            self._satisfied_at = time.time()
-        return self._satisfied_at is not None and time.time() - self._satisfied_at >= self.asked.tail_s
-
-    _satisfied_at: float | None = None
+        if self.done_at is None or (self.asked.until_ready or 0) > observer.ready:
+            self.satisfied_at = None
+            return False
+        self.satisfied_at = self.satisfied_at or time.time()
+        return time.time() - self.satisfied_at >= self.asked.tail_s
 
     def _apply(self, serving: Serving, scaler: bool) -> list[str]:
-        objects, changed = deployed.manifests(serving)
-        known = self._kinds
-        kept = [
-            m for m in objects if m["kind"] in known and (scaler or m["kind"] != "HorizontalPodAutoscaler")
-        ]
-        self.notes |= dict.fromkeys(
-            f"{m['kind']} is not applied: this cluster does not know it"
-            for m in objects
-            if m["kind"] not in known
-        )
+        """Apply what this cluster knows of the manifests, with or without the autoscaler."""
+        objects, changed = manifests(serving)
+        known = [one for one in objects if one["kind"] in self._kinds]
+        unknown = (one["kind"] for one in objects if one not in known)
+        self.notes |= {f"{kind} is not applied: this cluster does not know it": None for kind in unknown}
+        kept = [one for one in known if scaler or one["kind"] != "HorizontalPodAutoscaler"]
         older, notes = translated(kept, self.api.minor)
         self.notes |= dict.fromkeys(notes)
-        namespaces = [m for m in older if m["kind"] == "Namespace"]
-        for group in (namespaces, [m for m in older if m["kind"] != "Namespace"]):
-            self._send(group)
+        for namespaces in (True, False):  # they come first
+            group = [one for one in older if (one["kind"] == "Namespace") is namespaces]
+            self.kubectl.apply(group, "--force-conflicts", "--field-manager=specbook", "--validate=false")
         return changed
-
-    def _send(self, objects: list[Manifest]) -> None:
-        self.kubectl.apply(objects, "--force-conflicts", "--field-manager=specbook", "--validate=false")
 
     @cached_property
     def _kinds(self) -> set[str]:
@@ -201,7 +163,7 @@ class _Run:
     def _wait(self, what: str, timeout_s: float, until: Callable[[], bool]) -> None:
         deadline = time.monotonic() + timeout_s
         while True:
-            with _reading():
+            with suppress(httpx.HTTPError):  # the API server may be busy: that is no yes
                 if until():
                     return
             if time.monotonic() > deadline:
@@ -267,33 +229,29 @@ class _Run:
                 run("scale", DEPLOYMENT, f"--replicas={action.replicas}", INSIDE)
             case "kill":
                 victim = next(pod["metadata"]["name"] for pod in self.api.pods() if is_ready(pod))
-                return self._whole_again(
-                    run("delete", "pod", victim, "--grace-period=0", "--force", INSIDE), timeout
-                )
+                outcome = run("delete", "pod", victim, "--grace-period=0", "--force", INSIDE)
+                self._wait("all pods again", timeout, self._settled)
+                return outcome
             case "evict":
-                return self._whole_again(self._evict(), timeout)
+                outcome = self._evict()
+                self._wait("all pods again", timeout, self._settled)
+                return outcome
             case "stop_metrics":
-                self._adapter = self.kubectl.get(ADAPTER)
+                self.adapter = self.kubectl.get(ADAPTER)
                 return run("delete", ADAPTER)
             case "start_metrics":
                 return self._start_metrics()
         status = ("rollout", "status", DEPLOYMENT, f"--timeout={timeout:g}s", INSIDE)
         return run(*status, timeout_s=timeout + 30).splitlines()[-1]
 
-    def _whole_again(self, outcome: str, timeout_s: float) -> str:
-        self._wait("all pods again", timeout_s, self._settled)
-        return outcome
-
-    _adapter: dict[str, Any] | None = None
-
     def _start_metrics(self) -> str:
-        assert self._adapter is not None
-        metadata = {key: self._adapter["metadata"].get(key) for key in ("name", "labels")}
-        body = {**self._adapter, "metadata": metadata}
+        assert self.adapter is not None
+        metadata = {key: self.adapter["metadata"].get(key) for key in ("name", "labels")}
+        body = {**self.adapter, "metadata": metadata}
         del body["status"]
         # Not applied: the API server of 1.20 panics on a server-side apply of an APIService.
         answer = self.kubectl.run("create", "-f", "-", stdin=json.dumps(body))
-        self._adapter = None
+        self.adapter = None
         return answer
 
     def _evict(self) -> str:
@@ -303,11 +261,8 @@ class _Run:
         for pod in filter(is_ready, self.api.pods()):
             name = pod["metadata"]["name"]
             path = f"/api/v1/namespaces/{NAMESPACE}/pods/{name}/eviction"
-            body = {
-                "apiVersion": group,
-                "kind": "Eviction",
-                "metadata": {"name": name, "namespace": NAMESPACE},
-            }
+            metadata = {"name": name, "namespace": NAMESPACE}
+            body = {"apiVersion": group, "kind": "Eviction", "metadata": metadata}
             answers.append(self.api.post(path, body).status_code)
         allowed = sum(status < 300 for status in answers)
         return (
@@ -316,15 +271,6 @@ class _Run:
 
     def _restore(self) -> None:
         """Leave no fault behind: the adapter's registration back, no autoscaler."""
-        if self._adapter is not None:
+        if self.adapter is not None:
             self._start_metrics()
         self._delete_scaler()
-
-
-@contextmanager
-def _reading() -> Iterator[None]:
-    """A reading that fails is one that says no: the API server may be busy."""
-    try:
-        yield
-    except httpx.HTTPError:
-        return

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from specbook.analysis import scaling
-from specbook.bench.experiments.cluster import Scenario
+from specbook.bench.cluster_scenario import Scenario
 from specbook.deploy import arithmetic
 from specbook.records.cluster_run import ClusterRun
 from specbook.records.experiment import ExperimentRecord

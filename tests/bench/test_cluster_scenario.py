@@ -1,4 +1,4 @@
-"""The timeline of a cluster, from an API that answers as Kubernetes does; the late balancer."""
+"""A scenario on a cluster: what it changes, the late balancer, the timeline from an API that is faked."""
 
 import json
 import subprocess
@@ -9,9 +9,10 @@ import httpx
 import pytest
 
 from specbook import paths
+from specbook.bench.cluster_scenario import Scenario, Serving, late_balancer, manifests
 from specbook.bench.cluster_timeline import ClusterApi, Observer
-from specbook.bench.experiments.cluster import Scenario, _Run
-from specbook.bench.late_balancer import late_balancer
+from specbook.bench.experiments.cluster import _Run
+from specbook.deploy.manifests import find
 from specbook.errors import ClusterError
 
 POD = {
@@ -80,7 +81,7 @@ def test_a_pod_that_is_gone_has_its_end():
     assert observer.pods(zero=1767225600.0)[0].gone_s == 200
 
 
-def test_no_external_metrics_api_is_said_before_anything_is_applied():
+def test_no_external_metrics_api_is_said_first():
     asked = Scenario(
         scenario="x",
         serving={"autoscaler": True},
@@ -124,3 +125,45 @@ def test_a_late_balancer_needs_the_local_cluster(tmp_path, monkeypatch):
         pass
     with late_balancer(0):  # nobody is needed
         pass
+
+
+# the Deployment
+
+
+def pod(serving: Serving) -> dict:
+    return find(manifests(serving)[0], "Deployment")[0]["spec"]["template"]["spec"]
+
+
+def test_shipped_autoscaler_and_rules_are_added():
+    kinds = [one["kind"] for one in manifests(Serving())[0]]
+    assert {"HorizontalPodAutoscaler", "PrometheusRule", "PodMonitor"} <= set(kinds)
+
+
+def test_autoscaler_can_be_left_out():
+    assert not find(manifests(Serving(autoscaler=False))[0], "HorizontalPodAutoscaler")
+
+
+def test_speculation_can_be_left_out():
+    assert any("speculative" in arg for arg in pod(Serving())["containers"][0]["args"])
+    assert not any("speculative" in arg for arg in pod(Serving(speculation=False))["containers"][0]["args"])
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [({"max_num_seqs": 4}, "--max-num-seqs=4"), ({"shutdown_timeout_s": 0}, "--shutdown-timeout=0"),
+     ({"pre_stop_s": 0}, "no preStop"), ({"grace_s": 5}, "terminationGracePeriodSeconds 5"),
+     ({"cpu_limit": "600m"}, "CPU limit 600m"), ({"replicas": 1}, "spec.replicas 1"),
+     ({"scale_down_window_s": 0}, "autoscaler: scale-in window 0 s")],
+)  # fmt: skip
+def test_every_change_is_listed(change, line):
+    assert line in manifests(Serving(**change))[1]
+
+
+def test_slots_and_drain_reach_the_command_line():
+    args = pod(Serving(max_num_seqs=4, shutdown_timeout_s=0))["containers"][0]["args"]
+    assert "--max-num-seqs=4" in args
+    assert "--shutdown-timeout=0" in args
+
+
+def test_prestop_hook_is_removed_by_zero():
+    assert pod(Serving(pre_stop_s=0))["containers"][0]["lifecycle"] == {}
