@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import factories
 from pocket import train
 from specbook import config, records
-from specbook.bench import campaign, experiments, preview, provenance
+from specbook.bench import campaign, dry_run, experiments, provenance
 from specbook.cli import ask, doctor, main
 from specbook.cli.main import app
 from specbook.config import profiles
@@ -204,7 +204,7 @@ def test_a_dry_run_says_what_is_lacking_and_counts_it_all_the_same(monkeypatch):
     said = []
     monkeypatch.setattr(train, "untrained", lambda models: {"models/x": "train it first"})
     monkeypatch.setattr(
-        preview, "preview", lambda plans, *_: said.extend(plans) or preview.Preview([], "counted")
+        dry_run, "preview", lambda plans, *_: said.extend(plans) or dry_run.Preview([], "counted")
     )
     result = invoke("run", "04", "--dry-run")
     assert result.exit_code == 0
@@ -223,8 +223,8 @@ def test_a_head_past_its_training_is_measured_and_warned_of_once(monkeypatch):
 
 
 def test_a_dry_run_says_last_why_a_plan_would_be_refused(monkeypatch):
-    said = preview.Preview(["vllm serve"], "9 points to measure", "64 requests at concurrency 32 are too few")
-    monkeypatch.setattr(preview, "preview", lambda *_: said)
+    said = dry_run.Preview(["vllm serve"], "9 points to measure", "64 requests at concurrency 32 are too few")
+    monkeypatch.setattr(dry_run, "preview", lambda *_: said)
     result = invoke("run", "02_eagle3", "--dry-run")
     assert result.exit_code == 1
     assert "9 points to measure" in result.stdout

@@ -1,19 +1,27 @@
-"""Where a number came from: code, versions, weights, command line, and how busy the machine was."""
+"""Where a number came from: code, versions, weights, command line, and how busy the machine was.
+
+Records of weights that `models/` no longer has can leave `results/`, never silently.
+"""
 
 import hashlib
 import os
 import platform
 import subprocess
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import metadata
-from pathlib import Path
+from pathlib import Path, PurePath
 
-from specbook import engine, paths
+from specbook import engine, paths, records
 from specbook.config import methods
 from specbook.config.schema import Speculation, Target, Traffic, resolve_model
 from specbook.engine import preflight
-from specbook.errors import ConfigError
+from specbook.errors import ConfigError, RecordError
+from specbook.records.experiment import ExperimentRecord
+from specbook.records.lossless import MarginsRecord
 from specbook.records.origin import Provenance
+from specbook.records.run import RunRecord
+from specbook.records.store import AnyRecord
 
 PACKAGES = ("specbook", "torch", "transformers", "speculators", "numpy")
 """Beside those that engines and methods name."""
@@ -141,3 +149,67 @@ def of_code() -> Provenance:
 def prompts_sha256(traffic: Traffic) -> str:
     """SHA-256 of the prompts' file; empty where there is none."""
     return file_sha256(traffic.file()) if traffic.file().is_file() else ""
+
+
+def unshipped(record: AnyRecord) -> dict[str, str]:
+    """Models of the record that lie in this project and are now others: folder -> old digest.
+
+    Models from a hub or from elsewhere on a machine are never among them: they did not ship. Margins name no
+    weights; they are their check's.
+    """
+    if isinstance(record, MarginsRecord | ExperimentRecord):
+        return {}
+    served = record.point if isinstance(record, RunRecord) else record
+    origins = [record.provenance] if isinstance(record, RunRecord) else record.provenance.values()
+    models = {"target": served.target, "draft": served.speculation}
+    found = {}
+    for role, sha256 in (pair for origin in origins for pair in origin.weights_sha256.items()):
+        one = models[role]
+        ours = one is not None and one.model and PurePath(one.model).parts[:1] == (paths.models_dir().name,)
+        if ours and model_sha256(one.model, one.revision) != sha256:
+            found[one.model] = sha256
+    return found
+
+
+def drop_unshipped(report: Callable[[str], None]) -> list[AnyRecord]:
+    """Take the records of unshipped weights out of `results/`, and say which before they go.
+
+    Args:
+        report: called with a line per set of weights.
+
+    Raises:
+        RecordError: if git does not hold every record as it is: history would not keep it.
+    """
+    found = records.everything()
+    gone = {record.run_id: record for record in found if unshipped(record)}
+    gone |= {r.run_id: r for r in found if isinstance(r, MarginsRecord) and r.check in gone}
+    if not gone:
+        return []
+    commit = _committed_results()
+    records.pack()
+    for line in _lines(gone.values()):
+        report(f"{line}; commit {commit[:12]} keeps them")
+    records.drop(gone)
+    return list(gone.values())
+
+
+def _lines(gone: Iterable[AnyRecord]) -> list[str]:
+    groups: dict[str, list[AnyRecord]] = {}
+    for record in gone:
+        models = " and ".join(f"{model} {sha256[:12]}" for model, sha256 in sorted(unshipped(record).items()))
+        old = f"weights of {models}" if models else "margins of such checks"
+        groups.setdefault(f"{record.hardware.id}/{record.chapter}, {old}", []).append(record)
+    return [f"{name}: {len(found)} records" for name, found in groups.items()]
+
+
+def _committed_results() -> str:
+    """The commit that holds `results/` as it is."""
+    folder = paths.results_dir()
+    commit = git("-C", str(folder), "rev-parse", "HEAD")
+    changed = git("-C", str(folder), "status", "--porcelain", "--ignored", "--", ".")
+    if commit is None or changed is None:
+        raise RecordError(f"{folder} lies in no git checkout, so nothing would keep what is dropped")
+    if changed:
+        first = changed.splitlines()[0].split(maxsplit=1)[1]
+        raise RecordError(f"{folder} has what no commit holds, such as {first}: commit it first")
+    return commit

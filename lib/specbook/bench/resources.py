@@ -1,9 +1,16 @@
-"""What a plan asks of accelerators, whether they are here or not: memory by server, seconds and dollars."""
+"""What a plan asks of accelerators, whether they are here or not: memory by server, seconds and dollars.
 
+`params/models/` has the shapes of models whose weights nobody needs to have here: folders that a server can
+load with random weights are made of them.
+"""
+
+import json
+import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from specbook import paths
 from specbook.bench.hardware import PEAKS
 from specbook.config import AnyPlan, models, prices
 from specbook.config.schema import REQUESTS_A_SLOT, Arm, Point, Speculation, Target, resolve_model
@@ -17,6 +24,9 @@ from specbook.stats.memory import Memory
 START_S = 120.0
 """A compiled start of a large model, as others report it; a Neuron compiler may take hours the first time."""
 SHARE = "--gpu-memory-utilization"
+TOKENIZER = "models/pocket-dense"
+"""Whose tokenizer a shape is served with: how long a step takes is asked, and any tokens will do."""
+OF_A_TOKENIZER = ("tokenizer*", "chat_template*", "special_tokens_map.json")
 
 
 class Draft(NamedTuple):
@@ -57,20 +67,15 @@ def server(what: Machine, target: Target, speculation: Speculation | None) -> st
 
 def few_requests(points: Iterable[Point]) -> str | None:
     """Which closed loops have too few requests to be of their concurrency, and how many would do."""
-    few: dict[str, dict[int, int]] = {}
-    for point in points:
-        if point.load.num_requests < point.load.fewest_requests and point.load.concurrency:
-            few.setdefault(point.chapter, {})[point.load.concurrency] = point.load.num_requests
+    few = {
+        (point.chapter, point.load.concurrency): point.load.num_requests
+        for point in points
+        if point.load.concurrency and point.load.num_requests < point.load.fewest_requests
+    }
     if not few:
         return None
-    each = (
-        f"{n} requests at concurrency {c} of {chapter}"
-        for chapter, own in few.items()
-        for c, n in own.items()
-    )
-    enough = ", ".join(
-        f"{c}: {REQUESTS_A_SLOT * c}" for c in sorted({c for own in few.values() for c in own})
-    )
+    each = (f"{n} requests at concurrency {c} of {chapter}" for (chapter, c), n in few.items())
+    enough = ", ".join(f"{c}: {REQUESTS_A_SLOT * c}" for c in sorted({c for _, c in few}))
     return (
         f"{'; '.join(each)}: fewer than {REQUESTS_A_SLOT} a slot. Most of such a window is first wave and "
         f"drain, so the batch is half empty. To fix: set num_requests to {enough} or more, or leave the "
@@ -176,3 +181,24 @@ def seconds(what: Machine, point: Point) -> float | None:
     )  # fmt: skip
     turns = -(-(load.num_requests + load.num_warmups) // load.concurrency)
     return None if cost.memory_s is None else turns * point.traffic.max_tokens * cost.memory_s
+
+
+def make_shapes(wanted: Iterable[str]) -> list[Path]:
+    """Write those of these models, named as plans name them, that are shapes; returns their folders.
+
+    Each has a real model's config.json and a tokenizer of ours.
+
+    Raises:
+        ConfigError: if a model file that is asked for cannot be used.
+    """
+    made = []
+    for name in dict.fromkeys(wanted):
+        if Path(name).parent != Path(models.SHAPES):
+            continue
+        folder, config = paths.root() / name, models.shape(Path(name).name)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        for file in (file for part in OF_A_TOKENIZER for file in (paths.root() / TOKENIZER).glob(part)):
+            shutil.copy(file, folder)
+        made.append(folder)
+    return made

@@ -98,14 +98,15 @@ def run(
 ) -> None:
     """Measure what is missing of these chapters' plans; every point is on disk before the next starts."""
     from specbook import config
-    from specbook.bench import campaign, dummy_models, experiments, packaged_models, preview, resources
+    from specbook.bench import campaign, experiments, packaged_models, resources
+    from specbook.bench.dry_run import preview
     from specbook.config import plan_overrides as own
 
     with _one_clear_message(RESUMABLE):
         given = own.given(target, draft or [], prompts, settings or [])
         plans = [config.load(name, hardware, group, **given) for name in config.chapters(chapters, hardware)]
         models = [model for one in plans for model in one.models()]
-        dummy_models.make(models)
+        resources.make_shapes(models)
         lacking = {}
         for maker in (packaged_models, *_trainers()):
             lacking |= maker.missing(models, report=None if dry_run else out.print)
@@ -113,7 +114,7 @@ def run(
         _warn(arm for one in plans for sweep in one.parts() for arm in sweep.arms())
         if dry_run:
             with busy("looking for what is on disk"):
-                would = preview.preview(plans, since, replicate)
+                would = preview(plans, since, replicate)
             typer.echo("\n".join(would.lines))
             for line in [*resources.lines(plans), would.counted]:
                 out.print(line, soft_wrap=True)
@@ -199,10 +200,12 @@ def pack(
 ) -> None:
     """Put records that have files of their own into packs; a campaign does so when it ends."""
     from specbook import records
-    from specbook.bench import stale_weights
+    from specbook.bench import provenance
 
     with _one_clear_message("interrupted. No record is lost; run it again to go on."):
-        gone = stale_weights.drop(report=lambda line: out.print(f"dropped: {line}")) if drop_unshipped else []
+        gone = []
+        if drop_unshipped:
+            gone = provenance.drop_unshipped(report=lambda line: out.print(f"dropped: {line}"))
         with busy("packing records"):
             made = records.pack()
     out.print(f"{len(made)} packs written, {len(gone)} records dropped")

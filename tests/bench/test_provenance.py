@@ -6,7 +6,7 @@ import pytest
 
 import factories
 from specbook import records
-from specbook.bench import provenance, stale_weights
+from specbook.bench import provenance
 from specbook.errors import RecordError
 from specbook.records.lossless import LosslessRecord, MarginsRecord
 from specbook.stats import equality
@@ -53,19 +53,19 @@ def left() -> set[str]:
 
 def test_what_ships_stays(project):
     said = []
-    assert stale_weights.drop(said.append) == []
+    assert provenance.drop_unshipped(said.append) == []
     assert (said, left()) == ([], {"alone", "drafted", "hub"})
 
 
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "single files"])
-def test_records_of_a_head_that_was_trained_again_leave_and_are_named(project, packed):
+def test_records_of_a_retrained_head_leave_by_name(project, packed):
     old = provenance.model_sha256("models/eagle3", None)
     if packed:
         records.pack()
     commit(project)
     train(project, "eagle3", "again")
     said = []
-    assert [record.run_id for record in stale_weights.drop(said.append)] == ["drafted"]
+    assert [record.run_id for record in provenance.drop_unshipped(said.append)] == ["drafted"]
     assert left() == {"alone", "hub"}
     head = provenance.git("-C", str(project), "rev-parse", "HEAD")
     assert said == [
@@ -74,11 +74,11 @@ def test_records_of_a_head_that_was_trained_again_leave_and_are_named(project, p
     assert [problem for _, problem in records.validate_all()] == [None, None]
 
 
-def test_a_target_that_was_removed_takes_all_its_records_with_it(project):
+def test_a_removed_target_takes_its_records_with_it(project):
     commit(project)
     (project / "models" / "pocket" / "model.safetensors").unlink()
     (project / "models" / "pocket").rmdir()
-    stale_weights.drop(lambda _: None)
+    provenance.drop_unshipped(lambda _: None)
     assert left() == set()
 
 
@@ -108,7 +108,11 @@ def test_a_check_leaves_with_its_margins(project):
     commit(project)
     train(project, "eagle3", "again")
     said = []
-    assert {record.run_id for record in stale_weights.drop(said.append)} == {"drafted", "check", "margins"}
+    assert {record.run_id for record in provenance.drop_unshipped(said.append)} == {
+        "drafted",
+        "check",
+        "margins",
+    }
     assert left() == {"alone", "hub"}
     assert len(said) == 3
 
@@ -118,7 +122,7 @@ def test_weights_from_elsewhere_never_shipped(project):
     for model in ("org/head", "/data/models/x", "models-of-mine/x"):
         point = factories.point(factories.eagle3(model=model), target=factories.target(model=model))
         record = factories.write_run(point, 10.0, run_id="elsewhere")
-        assert stale_weights.unshipped(record) == {}
+        assert provenance.unshipped(record) == {}
 
 
 @pytest.mark.parametrize("how", ["never committed", "measured since", "edited", "ignored"])
@@ -135,5 +139,5 @@ def test_what_history_does_not_hold_is_not_dropped(project, how):
     train(project, "eagle3", "again")
     before = left()
     with pytest.raises(RecordError, match=r"in no git checkout|no commit holds, such as results"):
-        stale_weights.drop(lambda _: None)
+        provenance.drop_unshipped(lambda _: None)
     assert left() == before

@@ -1,5 +1,9 @@
-"""How long a plan will take and cost: by what like points took here, failing that by a datasheet."""
+"""What a campaign would do, how long it would take and what it would cost: nothing is started.
 
+Times are those of like points on this machine, failing that a datasheet's.
+"""
+
+import shlex
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -7,10 +11,15 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from specbook.bench import resources
+from specbook import engine, records
+from specbook.bench import campaign, experiments, lossless_check, resources
 from specbook.bench.experiments.registry import Work
-from specbook.config.order import Together
+from specbook.bench.hardware import detect
+from specbook.config import AnyPlan, order
+from specbook.config.chapter import Experiment
 from specbook.config.schema import Point, resolve_model
+from specbook.engine.fleet import at_once
+from specbook.records import machine_rule
 from specbook.records.machine_rule import Machine
 from specbook.records.run import RunRecord
 
@@ -18,6 +27,47 @@ ANY = Machine()
 """A machine of which nothing is known."""
 STAMP = "%Y%m%dT%H%M%SZ"
 """A round's id begins with the time at which its servers were about to start."""
+
+
+class Preview(NamedTuple):
+    """What a campaign would do."""
+
+    lines: list[str]
+    """The servers' command lines and the titles of experiments."""
+    counted: str
+    """How many points, checks and experiments, and an estimate of their time."""
+    problem: str | None = None
+    """Why it would be refused."""
+
+
+def preview(plans: Sequence[AnyPlan], since: datetime | None = None, replicate: bool = False) -> Preview:
+    """What is missing of these plans on this machine; see `campaign.measure`."""
+    here = detect()
+    todo = campaign.missing(plans, here, since, replicate)
+    servers = [shlex.join(engine.of(p.target).command(*p.arm, 8000)) for p in todo]
+    others = [asked for plan in plans for asked in experiments.missing(plan, here, since)]
+    checks = sum(len(lossless_check.missing(sweep, here)) for plan in plans for sweep in plan.parts())
+    points = sum(len(plan.points()) for plan in plans)
+    counted = f"{len(todo)} points to measure, {points - len(todo)} on disk or shared between chapters"
+    what = machine_rule.load(plans[0].hardware)  # of a machine that is not this one nothing was measured here
+    done = records.load(here.id) if (todo or others) and what.fits(here) else []
+    if todo:
+        counted += f"; {forecast([work_of(order.rounds(todo, at_once))], done, what)}"
+    counted += f"; and {checks} lossless checks of four servers each" * bool(checks)
+    counted += f"; and {_experiments(others, done, what)}" * bool(others)
+    lines = list(dict.fromkeys([*servers, *(asked.title for asked in others)]))
+    return Preview(lines, counted, resources.few_requests(todo))
+
+
+def _experiments(asked: Sequence[Experiment], done: Sequence[RunRecord], what: Machine) -> str:
+    """How many, and the time of those that say what they are about to do."""
+    works = [work for one in asked if (work := experiments.work(one)) is not None]
+    counted = f"{len(asked)} experiments to run"
+    if not works:
+        return counted
+    which = "" if len(works) == len(asked) else f" of {len(works)} of them"
+    time = forecast(works, done, what)
+    return f"{counted}; an estimate{which}, by the {time.points} parts of their windows: {time}"
 
 
 class Forecast(NamedTuple):
@@ -59,11 +109,18 @@ def _long(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds >= 2 * 3600 else f"{max(1, round(seconds / 60))} min"
 
 
-def forecast(rounds: Sequence[Together], done: Iterable[RunRecord], what: Machine = ANY) -> Forecast:
-    """What these rounds will take.
+def work_of(rounds: Iterable[order.Together]) -> Work:
+    """The rounds' points, and the starts of their servers."""
+    stages = [stage for together in rounds for stage in together]
+    starts = sum(len(stage.servers) for stage in stages)
+    return Work(starts, [point for stage in stages for point in stage.points])
+
+
+def forecast(works: Iterable[Work], done: Iterable[RunRecord], what: Machine = ANY) -> Forecast:
+    """What rounds or experiments will take.
 
     Args:
-        rounds: of `config.order`.
+        works: `work_of` rounds; an experiment's windows are taken for points.
         done: records of the machine that will measure them; none where that is another one.
         what: which machine that is: what was not measured is taken from its datasheet.
 
@@ -71,37 +128,25 @@ def forecast(rounds: Sequence[Together], done: Iterable[RunRecord], what: Machin
         Medians over the most alike points, request for request: the same but for the restart, else with other
         prompts, else of another model of the very same shape.
     """
-    points = [point for together in rounds for stage in together for point in stage.points]
-    starts = sum(len(stage.servers) for together in rounds for stage in together)
-    return _of(points, starts, done, what)
-
-
-def of_experiments(works: Iterable[Work], done: Iterable[RunRecord], what: Machine = ANY) -> Forecast:
-    """What these experiments will take, their windows being taken for points; see `forecast`."""
     works = list(works)
-    points = [point for work in works for point in work.points]
-    return _of(points, sum(work.starts for work in works), done, what)
-
-
-def _of(points: Sequence[Point], starts: int, done: Iterable[RunRecord], what: Machine) -> Forecast:
+    points, starts = [point for work in works for point in work.points], sum(work.starts for work in works)
     good = [run for run in done if run.measurement is not None]
     took: dict[Hashable, list[float]] = {}
     for run in good:
+        each_s = run.measurement.throughput.duration_s / run.point.load.num_requests
         for name in _names(run.point):
-            took.setdefault(name, []).append(_seconds_a_request(run))
+            took.setdefault(name, []).append(each_s)
     like = [_expected(point, took) for point in points]
     new = [point for point, known in zip(points, like, strict=True) if known is None]
     sheet = [resources.seconds(what, point) for point in new] if what.peak else []
     measured, computed = ([one for one in found if one is not None] for found in (like, sheet))
     start_s = _start_s(good) or (resources.START_S if computed else None)
     seconds = sum(measured) + sum(computed) + starts * (start_s or 0.0)
-    price = _price(what, points, seconds) if what.memory_bytes is not None else ""
+    price = ""
+    if what.memory_bytes is not None:
+        devices = max((what.devices_for(one.target.tensor_parallel_size) for one in points), default=1)
+        price = f"{devices} x {what.title}, {resources.dollars(what, devices, seconds / 3600)}"
     return Forecast(seconds, len(points), len(measured), len(computed), starts, start_s, price)
-
-
-def _price(what: Machine, points: Sequence[Point], seconds: float) -> str:
-    devices = max((what.devices_for(point.target.tensor_parallel_size) for point in points), default=1)
-    return f"{devices} x {what.title}, {resources.dollars(what, devices, seconds / 3600)}"
 
 
 def _names(point: Point) -> Iterator[Hashable]:
@@ -126,11 +171,6 @@ def _expected(point: Point, took: Mapping[Hashable, list[float]]) -> float | Non
     """Its window, and its warm-up as if that went as fast."""
     each = next((median(took[name]) for name in _names(point) if name in took), None)
     return None if each is None else each * (point.load.num_requests + point.load.num_warmups)
-
-
-def _seconds_a_request(run: RunRecord) -> float:
-    assert run.measurement is not None
-    return run.measurement.throughput.duration_s / run.point.load.num_requests
 
 
 def _start_s(good: Iterable[RunRecord]) -> float | None:

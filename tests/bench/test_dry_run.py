@@ -4,7 +4,7 @@ import pytest
 
 import factories
 from specbook import config as plan
-from specbook.bench import campaign, duration, experiments, preview, resources
+from specbook.bench import campaign, dry_run, experiments, resources
 from specbook.config import order
 from specbook.config.chapter import Experiment
 from specbook.config.plan import Plan
@@ -14,7 +14,7 @@ from specbook.records.run import Round
 
 
 def rounds(*points):
-    return list(order.rounds(points, len))
+    return [dry_run.work_of(order.rounds(points, len))]
 
 
 def measured(where, *, tokens_per_s=1.0, at="2026-01-01T00:01:30+00:00", round_id="restart-0"):
@@ -27,52 +27,52 @@ def results(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path / "results"))
 
 
-def test_where_nothing_like_it_was_measured_there_is_no_estimate():
+def test_nothing_like_it_measured_no_estimate():
     other = measured(factories.point(concurrency=8))
-    found = duration.forecast(rounds(factories.point()), [other, factories.failed_run(factories.point())])
+    found = dry_run.forecast(rounds(factories.point()), [other, factories.failed_run(factories.point())])
     assert (found.measured, found.computed, found.points) == (0, 0, 1)
     assert str(found) == "no estimate, since nothing like it was measured on this machine"
 
 
-def test_the_median_of_the_same_point_goes_before_other_prompts():
+def test_the_same_point_goes_before_other_prompts():
     mine, other = factories.point(), factories.point(domain="code")  # windows of 44 tokens
     runs = [
         measured(mine, tokens_per_s=v, at=f"2026-01-01T00:0{i}:00+00:00") for i, v in enumerate((1, 2, 4))
     ]
     runs.append(measured(other, tokens_per_s=44))
-    assert duration.forecast(rounds(mine), runs).seconds == 22
-    assert duration.forecast(rounds(factories.point(domain="math")), runs).seconds == pytest.approx(16.5)
-    assert duration.forecast(rounds(factories.point(factories.eagle3())), runs).measured == 0
+    assert dry_run.forecast(rounds(mine), runs).seconds == 22
+    assert dry_run.forecast(rounds(factories.point(domain="math")), runs).seconds == pytest.approx(16.5)
+    assert dry_run.forecast(rounds(factories.point(factories.eagle3())), runs).measured == 0
 
 
 def test_a_window_has_its_warm_up_before_it():
     load = factories.point().load.model_copy(update={"num_warmups": 4})
     warmed = factories.point().model_copy(update={"load": load})
-    assert duration.forecast(rounds(warmed), [measured(warmed)]).seconds == 88
+    assert dry_run.forecast(rounds(warmed), [measured(warmed)]).seconds == 88
 
 
-def test_starts_are_those_between_a_rounds_stamp_and_its_first_point():
+def test_starts_lie_before_a_rounds_first_point():
     """Two servers in 90 s; the plan starts two again."""
     base, arm = factories.point(), factories.point(factories.eagle3())
     name = "20260101T000000Z-0-ab12"
     runs = [measured(base, round_id=name), measured(arm, round_id=name, at="2026-01-01T00:02:30+00:00")]
-    found = duration.forecast(rounds(base, arm), runs)
+    found = dry_run.forecast(rounds(base, arm), runs)
     assert (found.start_s, found.starts, found.seconds) == (45, 2, 90 + 88)
     assert str(found) == "about 3 min, by what like points took on this machine"
 
 
 def test_what_is_not_in_the_estimate_is_said():
     known, new = factories.point(), factories.point(concurrency=8)
-    found = duration.forecast(rounds(known, new), [measured(known)])
+    found = dry_run.forecast(rounds(known, new), [measured(known)])
     assert str(found).startswith("about 1 min for 1 of them, the others being new here, without 1 starts of")
 
 
 H200 = "h200:llama-3.3-70b-fp8"
 
 
-def test_what_was_not_measured_is_taken_from_the_datasheet_and_has_a_price():
+def test_the_datasheet_fills_in_and_has_a_price():
     points, what = plan.load("02_eagle3", H200, "full").points()[:6], machine_rule.load("h200")
-    found = duration.forecast(rounds(*points), [], what)
+    found = dry_run.forecast(rounds(*points), [], what)
     assert (found.measured, found.computed, found.start_s) == (0, 6, resources.START_S)
     seconds = sum(resources.seconds(what, point) for point in points) + found.starts * resources.START_S
     assert found.seconds == pytest.approx(seconds)
@@ -82,29 +82,29 @@ def test_what_was_not_measured_is_taken_from_the_datasheet_and_has_a_price():
 
 def test_what_was_measured_goes_before_the_datasheet():
     known, new = plan.load("02_eagle3", H200, "full").points()[:2]
-    found = duration.forecast(rounds(known, new), [measured(known)], machine_rule.load("h200"))
+    found = dry_run.forecast(rounds(known, new), [measured(known)], machine_rule.load("h200"))
     assert (found.measured, found.computed) == (2, 0)  # the same load with other prompts is alike
     other = new.model_copy(update={"load": new.load.model_copy(update={"concurrency": 8})})
-    found = duration.forecast(rounds(known, other), [measured(known)], machine_rule.load("h200"))
+    found = dry_run.forecast(rounds(known, other), [measured(known)], machine_rule.load("h200"))
     assert (found.measured, found.computed) == (1, 1)
     assert "1 of them by what like points took on this machine, 1 by the datasheet" in str(found)
 
 
-def test_an_unknown_accelerator_has_no_estimate_and_nothing_is_guessed():
+def test_an_unknown_accelerator_has_no_estimate():
     what = machine_rule.load("h200").model_copy(update={"peak": "NVIDIA H300"})
     points = plan.load("01_baseline", H200, "full").points()
     closed = [point for point in points if point.load.concurrency][:2]
-    assert str(duration.forecast(rounds(*closed), [], what)).startswith("no estimate")
+    assert str(dry_run.forecast(rounds(*closed), [], what)).startswith("no estimate")
 
 
 def test_records_of_this_machine_say_nothing_of_another(monkeypatch):
     """The pocket models have the same names on an H200, and take other times there."""
-    monkeypatch.setattr(preview, "detect", lambda: factories.HARDWARE)
-    monkeypatch.setattr(preview, "at_once", len)
-    monkeypatch.setattr(preview.records, "load", lambda hardware: pytest.fail("these are of a processor"))
+    monkeypatch.setattr(dry_run, "detect", lambda: factories.HARDWARE)
+    monkeypatch.setattr(dry_run, "at_once", len)
+    monkeypatch.setattr(dry_run.records, "load", lambda hardware: pytest.fail("these are of a processor"))
     sweep = plan.load("02_eagle3", "h200", "quick")
     monkeypatch.setattr(campaign, "missing", lambda plans, here, *_: sweep.points()[:2])
-    _, counted, problem = preview.preview([sweep])
+    _, counted, problem = dry_run.preview([sweep])
     assert "by the datasheet" in counted
     assert problem is None
 
@@ -130,7 +130,7 @@ POLICY = {
 }  # fmt: skip
 
 
-def test_an_experiment_takes_its_windows_and_the_starts_of_its_servers():
+def test_an_experiment_takes_its_windows_and_starts():
     """Four requests of 11 tokens in a window; a plain server writes 1 token a second, a drafting one more."""
     drafts = factories.eagle3()
     runs = [
@@ -140,11 +140,11 @@ def test_an_experiment_takes_its_windows_and_the_starts_of_its_servers():
     ]
     window_s, start_s = 11 + 22, 90
     drift = experiments.work(asked("drift", episodes=3))
-    found = duration.of_experiments([drift], runs)
+    found = dry_run.forecast([drift], runs)
     assert (found.starts, found.points, found.measured) == (1, 6, 6)
     assert found.seconds == 3 * window_s + start_s
     both = experiments.work(asked("fallback", repeats=2, policy=POLICY))
-    found = duration.of_experiments([both], runs)
+    found = dry_run.forecast([both], runs)
     assert (found.starts, found.points) == (2, 2 * 3 * 2)
     assert found.seconds == 2 * (2 * window_s + 2 * 44) + 2 * start_s
 
@@ -154,15 +154,15 @@ def test_what_an_experiment_does_not_say_is_not_made_up():
     assert experiments.work(silent) is None
     with pytest.raises(ConfigError, match=r"no experiment 'drfit' .did you mean 'drift'"):
         experiments.work(asked("drfit"))
-    told = preview._experiments([silent, asked("drift", episodes=1)], [], duration.ANY)
+    told = dry_run._experiments([silent, asked("drift", episodes=1)], [], dry_run.ANY)
     assert told.startswith(
         "2 experiments to run; an estimate of 1 of them, by the 2 parts of their windows: "
     )
     assert "no estimate, since nothing like it was measured" in told
-    assert preview._experiments([silent], [], duration.ANY) == "1 experiments to run"
+    assert dry_run._experiments([silent], [], dry_run.ANY) == "1 experiments to run"
 
 
-def test_a_models_next_version_takes_as_long_as_the_one_of_its_shape(tmp_path):
+def test_a_models_next_version_takes_as_long(tmp_path):
     old, new, other = (tmp_path / name for name in ("old", "new", "other"))
     for folder, text in ((old, "{}"), (new, "{}"), (other, '{"layers": 2}')):
         folder.mkdir()
@@ -170,10 +170,10 @@ def test_a_models_next_version_takes_as_long_as_the_one_of_its_shape(tmp_path):
     run = measured(factories.point(factories.eagle3(), target=factories.target(model=str(old))))
     again = {"speculation": factories.eagle3(model="models/again")}
     like = factories.point(again["speculation"], target=factories.target(model=str(new)))
-    assert duration.forecast(rounds(like), [run]).seconds == 44
+    assert dry_run.forecast(rounds(like), [run]).seconds == 44
     unlike = factories.point(again["speculation"], target=factories.target(model=str(other)))
     deeper = factories.point(factories.eagle3(8), target=factories.target(model=str(new)))
-    assert duration.forecast(rounds(unlike, deeper), [run]).measured == 0
+    assert dry_run.forecast(rounds(unlike, deeper), [run]).measured == 0
 
 
 def test_the_shipped_drift_plan_is_estimated_whole():
@@ -185,17 +185,17 @@ def test_the_shipped_drift_plan_is_estimated_whole():
 
 
 def test_a_preview_counts_points_checks_and_says_the_estimate(monkeypatch):
-    monkeypatch.setattr(preview, "detect", lambda: factories.HARDWARE)
-    monkeypatch.setattr(preview, "at_once", len)
+    monkeypatch.setattr(dry_run, "detect", lambda: factories.HARDWARE)
+    monkeypatch.setattr(dry_run, "at_once", len)
     monkeypatch.setattr(campaign, "missing", lambda plans, here, *_: [point])
     monkeypatch.setattr(experiments, "missing", lambda plan, here, since: [])
-    monkeypatch.setattr(preview.lossless_check, "missing", lambda sweep, here: ["one"])
+    monkeypatch.setattr(dry_run.lossless_check, "missing", lambda sweep, here: ["one"])
     point = factories.point(concurrency=8)
     sweep = Plan(
         chapter="test", hardware="cpu", group="quick", target=factories.target(), baselines=("compiled",),
         domains=("json",), concurrency=(1,), num_requests={1: 4}, max_tokens=8, restarts=2,
     )  # fmt: skip
-    lines, counted, problem = preview.preview([sweep])
+    lines, counted, problem = dry_run.preview([sweep])
     assert len(lines) == 1
     assert "set num_requests to 8: 64 or more" in problem
     assert counted == (
