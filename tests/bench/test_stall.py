@@ -60,7 +60,7 @@ def test_a_hang_is_noticed_after_about_a_minute(answers):
     assert silent_until(Server(works_s=300)) == pytest.approx(365, abs=6)
 
 
-def test_a_step_may_take_as_long_as_the_start_or_as_ten_prompts():
+def test_a_step_may_be_as_long_as_start_or_ten_prompts():
     assert silent_until(Server(start_s=400)) == pytest.approx(405, abs=6)
     assert silent_until(Server(prefill_s=30)) == pytest.approx(305, abs=6)
 
@@ -69,7 +69,7 @@ def test_an_engine_that_works_is_left_alone():
     assert silent_until(Server(works_s=2000)) is None
 
 
-def test_between_sparse_arrivals_an_engine_may_rest_but_not_with_requests():
+def test_an_engine_may_rest_between_sparse_arrivals():
     assert silent_until(Server(running=0.0), SPARSE) == pytest.approx(265, abs=6)
     assert silent_until(Server(running=4.0), SPARSE) == pytest.approx(65, abs=6)
 
@@ -121,13 +121,13 @@ def test_an_even_window_did_not_stall():
 
 
 @pytest.mark.parametrize("when", [0.05, 0.5, 1.13, 3.0])
-def test_a_stall_in_decoding_or_in_a_prompt_is_told_with_its_place_and_length(when):
+def test_a_stall_is_told_with_its_place_and_length(when):
     problem = stall.stalled(window(hold=(when, 45.0)), CLOSED)
     assert "4 requests waited 45" in problem
     assert f"from {when:.1f} s into the window" in problem or when < 0.2
 
 
-def test_a_single_wave_that_waits_for_its_first_token_stalled():
+def test_a_wave_that_waits_for_first_tokens_stalled():
     assert "8 requests waited 45" in stall.stalled(window(n=8, batch=8, hold=(0.05, 45.0)), CLOSED)
 
 

@@ -1,13 +1,22 @@
-"""Which GPUs count, and what they did, by a stand-in for NVML: eight GPUs, of which the third is busy."""
+"""How busy a machine was: which programs count, and which GPUs, by a stand-in for NVML.
+
+It has eight GPUs, of which the third is busy.
+"""
 
 import os
+import subprocess
 import sys
+import time
 from types import ModuleType, SimpleNamespace
 
+import psutil
 import pytest
 
-from specbook.bench.utilisation import Sampler
+from specbook.bench.utilisation import Sampler, process_busy_s
 
+SPIN = "import time; end = time.monotonic() + 120\nwhile time.monotonic() < end: pass"
+WORKS_S = 0.5
+"""Of processor time, however long that takes where others are busy too."""
 UUIDS = [f"GPU-{i}0000000-aaaa" for i in range(8)]
 SLICE = "MIG-55555555-bbbb"
 
@@ -90,3 +99,24 @@ def test_this_process_uses_memory_and_there_may_be_no_gpu(monkeypatch):
         pass
     assert sampler.result().engine_rss_bytes > 2**20
     assert sampler.result().gpu_utilisation is None
+
+
+def sampled(engine_pids, spinning):
+    with Sampler(lambda: engine_pids, os.getpid()) as sampler:
+        until = process_busy_s(psutil.Process(spinning.pid)) + WORKS_S
+        while process_busy_s(psutil.Process(spinning.pid)) < until and spinning.poll() is None:
+            time.sleep(0.1)
+    return sampler.result(), sampler._seconds
+
+
+def test_a_program_beside_the_engine_is_foreign():
+    spinning = subprocess.Popen([sys.executable, "-c", SPIN])
+    try:
+        (foreign, first_s), (own, second_s) = sampled([], spinning), sampled([spinning.pid], spinning)
+    finally:
+        spinning.kill()
+        spinning.wait()
+    assert foreign.engine_cpu_cores is None
+    assert foreign.foreign_cpu_cores * first_s > 0.8 * WORKS_S
+    assert own.engine_cpu_cores * second_s > 0.8 * WORKS_S
+    assert own.foreign_cpu_cores <= os.cpu_count() - own.engine_cpu_cores + 0.1

@@ -2,7 +2,9 @@
 
 import random
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from typing import Protocol
 
 from specbook.config.prompt_files import Prompt
@@ -32,13 +34,8 @@ def interleaved(prompts: Sequence[Prompt], seed: int, unnamed: str) -> list[Prom
     """
     shuffled = [p if p.domain else p.model_copy(update={"domain": unnamed}) for p in prompts]
     random.Random(seed).shuffle(shuffled)
-    turn: dict[str | None, int] = {}
-    places = []
-    for prompt in shuffled:
-        turn[prompt.domain] = turn.get(prompt.domain, -1) + 1
-        places.append(turn[prompt.domain])
-    order = sorted(range(len(shuffled)), key=places.__getitem__)
-    return [shuffled[i] for i in order]
+    turns: dict[str | None, Iterator[int]] = defaultdict(count)
+    return sorted(shuffled, key=lambda prompt: next(turns[prompt.domain]))
 
 
 def probe(

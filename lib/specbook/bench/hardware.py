@@ -26,6 +26,17 @@ MIG = re.compile(r"^\s+MIG (\S+)\s+Device", re.MULTILINE)
 """A slice of a GPU, as `nvidia-smi -L` lists it."""
 
 
+class Devices(NamedTuple):
+    """The accelerators of this machine."""
+
+    kind: str
+    """`cuda`, `rocm` or `neuron`."""
+    name: str
+    count: int
+    memory_bytes: int | None
+    """Of each."""
+
+
 class Peak(NamedTuple):
     """What the maker says one device can do: dense bf16, no sparsity."""
 
@@ -72,25 +83,17 @@ def detect() -> Hardware:
     kind, name, count, device_memory = seen or ("cpu", None, 0, None)
     peak = PEAKS.get(name or "")
     cpu, vectors = cpu_model(), cpu_vectors()
-    logical = _usable_cores()
+    logical = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     # Clouds call all generations of a CPU by one name, and bf16 is several times as fast on some of them.
     model = slug(name or f"{cpu or platform.machine()} {vectors or ''}")
     return Hardware(
-        id=f"{kind}-{model}-{f'{count}x' if name else f'{logical}c'}",
-        kind=kind,
-        host=host(),
-        cpu_model=cpu,
-        cpu_vectors=vectors,
-        physical_cores=psutil.cpu_count(logical=False),
-        logical_cores=logical,
-        memory_bytes=psutil.virtual_memory().total,
-        gpu_name=name,
-        gpu_count=count,
-        gpu_memory_bytes=device_memory,
+        id=f"{kind}-{model}-{f'{count}x' if name else f'{logical}c'}", kind=kind, host=host(),
+        cpu_model=cpu, cpu_vectors=vectors, physical_cores=psutil.cpu_count(logical=False),
+        logical_cores=logical, memory_bytes=psutil.virtual_memory().total,
+        gpu_name=name, gpu_count=count, gpu_memory_bytes=device_memory,
         peak_flops_per_s=peak.flops_per_s if peak else None,
-        peak_bytes_per_s=peak.bytes_per_s if peak else None,
-        peak_source=peak.source if peak else None,
-    )
+        peak_bytes_per_s=peak.bytes_per_s if peak else None, peak_source=peak.source if peak else None,
+    )  # fmt: skip
 
 
 def host() -> str | None:
@@ -146,19 +149,21 @@ def cpu_model() -> str | None:
     """The CPU's name, or None where the system gives none (some ARM machines)."""
     if sys.platform == "darwin":
         return output("sysctl", "-n", "machdep.cpu.brand_string")
-    info = Path("/proc/cpuinfo")
-    found = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE) if info.exists() else None
-    return found.group(1).strip() if found else None
+    return _cpuinfo("model name")
 
 
 def cpu_vectors() -> str | None:
     """The widest vector instructions of this CPU that matter to matrix products; None if it lists none."""
-    info = Path("/proc/cpuinfo")
-    flags = re.search(
-        r"^(?:flags|Features)\s*:\s*(.+)$", info.read_text() if info.exists() else "", re.MULTILINE
-    )
-    listed = flags.group(1).split() if flags else []
+    listed = (_cpuinfo("flags|Features") or "").split()
     return next((name for name in VECTORS if name in listed), None)
+
+
+def _cpuinfo(field: str) -> str | None:
+    """The first value of a field of Linux's /proc/cpuinfo."""
+    info = Path("/proc/cpuinfo")
+    text = info.read_text() if info.exists() else ""
+    found = re.search(rf"^(?:{field})\s*:\s*(.+)$", text, re.MULTILINE)
+    return found.group(1).strip() if found else None
 
 
 def output(command: str, *arguments: str) -> str | None:
@@ -216,27 +221,21 @@ def _best_s(action: Callable[[], object], budget_s: float) -> float:
     return best_s
 
 
-def _usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _gpus() -> tuple[str, str, int, int | None] | None:
-    """Kind, name, count and memory per device of the NVIDIA GPUs; None if there is none."""
-    printed = output("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
-    if printed is None:
-        return None
+def _gpus() -> Devices | None:
+    """NVIDIA's; None if there is none."""
+    printed = output("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits") or ""
     rows = [line.rsplit(",", 1) for line in printed.splitlines() if "," in line]
     if not rows:
         return None
     if slices := MIG.findall(output("nvidia-smi", "-L") or ""):
         # A part of a GPU has neither its memory nor its peaks.
-        return "cuda", f"{rows[0][0].strip()} MIG {slices[0]}", len(slices), None
-    memory_mib = rows[0][1].strip()
-    return "cuda", rows[0][0].strip(), len(rows), int(memory_mib) * MIB if memory_mib.isdigit() else None
+        return Devices("cuda", f"{rows[0][0].strip()} MIG {slices[0]}", len(slices), None)
+    name, memory_mib = (text.strip() for text in rows[0])
+    return Devices("cuda", name, len(rows), int(memory_mib) * MIB if memory_mib.isdigit() else None)
 
 
-def _amd_gpus() -> tuple[str, str, int, int | None] | None:
-    """Kind, name, count and memory per device of AMD's GPUs; None if there is none."""
+def _amd_gpus() -> Devices | None:
+    """AMD's; None if there is none."""
     printed = output("rocm-smi", "--showproductname", "--showmeminfo", "vram", "--json")
     try:
         cards = [card for name, card in json.loads(printed or "{}").items() if name.startswith("card")]
@@ -248,11 +247,11 @@ def _amd_gpus() -> tuple[str, str, int, int | None] | None:
     # A virtual function or a socket is the same chip: "AMD Instinct MI300X VF", "... OAM".
     name = re.sub(r" (VF|OAM)$", "", first.get("card series", "unknown AMD GPU").strip())
     memory = first.get("vram total memory (b)", "")
-    return "rocm", name, len(cards), int(memory) if memory.isdigit() else None
+    return Devices("rocm", name, len(cards), int(memory) if memory.isdigit() else None)
 
 
-def _neuron_chips() -> tuple[str, str, int, int | None] | None:
-    """Kind, name, count and memory per device of AWS's Neuron chips; None if there is none."""
+def _neuron_chips() -> Devices | None:
+    """AWS's Neuron chips; None if there is none."""
     try:
         chips = json.loads(output("neuron-ls", "--json-output") or "[]")
     except json.JSONDecodeError:
@@ -261,4 +260,4 @@ def _neuron_chips() -> tuple[str, str, int, int | None] | None:
         return None
     instance = re.search(r"instance-type:\s*([a-z]+\d)", output("neuron-ls") or "")
     name = NEURON_CHIPS.get(instance.group(1)) if instance else None
-    return "neuron", name or "unknown Neuron chip", len(chips), chips[0].get("memory_size")
+    return Devices("neuron", name or "unknown Neuron chip", len(chips), chips[0].get("memory_size"))

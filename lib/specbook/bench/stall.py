@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 import psutil
 
+from specbook.bench import utilisation
 from specbook.config.schema import Load
 from specbook.engine.base import Pulse
 from specbook.engine.server import Server
@@ -84,16 +85,11 @@ class Watch:
 
     def _cpu(self) -> tuple[float, float]:
         """Processor time so far, in core-seconds: (the engine's, the machine's)."""
-        used = psutil.cpu_times()
-        return _process_s(self._server.pids()), sum(used) - used.idle - getattr(used, "iowait", 0.0)
-
-
-def _process_s(pids: list[int]) -> float:
-    total = 0.0
-    for pid in pids:
-        with suppress(psutil.Error):
-            total += sum(psutil.Process(pid).cpu_times()[:2])
-    return total
+        engine = 0.0
+        for pid in self._server.pids():
+            with suppress(psutil.Error):
+                engine += utilisation.process_busy_s(psutil.Process(pid))
+        return engine, utilisation.machine_busy_s()
 
 
 @dataclass(frozen=True)

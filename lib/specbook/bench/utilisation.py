@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import takewhile
-from types import TracebackType
 from typing import Any, Self
 
 import psutil
@@ -57,10 +56,15 @@ class _Gpus:
         return (sum(busy) / len(busy) if busy else None), memory
 
 
-def _busy_s() -> float:
-    """Seconds that the machine's processors were not idle; time that its host took away counts as busy."""
+def machine_busy_s() -> float:
+    """Core-seconds that the machine's processors were not idle; time that its host took counts as busy."""
     times = psutil.cpu_times()
     return sum(times) - sum(getattr(times, name, 0.0) for name in ("idle", "iowait", "guest", "guest_nice"))
+
+
+def process_busy_s(process: psutil.Process) -> float:
+    """Core-seconds that a process has used, in its own code and the kernel's; see psutil for errors."""
+    return sum(process.cpu_times()[:2])
 
 
 class Sampler:
@@ -81,18 +85,16 @@ class Sampler:
         self._thread = threading.Thread(target=self._loop, daemon=True)
 
     def __enter__(self) -> Self:
-        self._began, self._busy_s = time.monotonic(), _busy_s()
+        self._began, self._busy_s = time.monotonic(), machine_busy_s()
         self._sample()
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
         self._sample()
-        self._seconds, self._busy_s = time.monotonic() - self._began, _busy_s() - self._busy_s
+        self._seconds, self._busy_s = time.monotonic() - self._began, machine_busy_s() - self._busy_s
 
     def _loop(self) -> None:
         while not self._stop.wait(PERIOD_S):
@@ -109,16 +111,15 @@ class Sampler:
         """Note the process's processor time; returns its resident bytes."""
         try:
             process = psutil.Process(pid)
-            used = sum(process.cpu_times()[:2])
+            used = process_busy_s(process)
             self._cpu_s[pid] = (self._cpu_s.get(pid, (used, used))[0], used)
             return process.memory_info().rss
         except psutil.Error:
             return 0
 
     def _cores(self, pids: set[int]) -> float:
-        return round(
-            sum(last - first for pid, (first, last) in self._cpu_s.items() if pid in pids) / self._seconds, 3
-        )
+        used = sum(last - first for pid, (first, last) in self._cpu_s.items() if pid in pids)
+        return round(used / self._seconds, 3)
 
     def result(self) -> Utilisation:
         """Means and peaks over the window."""
