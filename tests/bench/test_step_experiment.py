@@ -84,14 +84,14 @@ def engine(monkeypatch, tmp_path):
 
 
 def asked(**more):
-    return step_profile.Asked(
+    return step_profile.StepProfile(
         **{"target": TARGET, "domain": "json", "turns": 3, "num_requests": 2, "max_tokens": 16, **more}
     )
 
 
 @pytest.mark.parametrize(("draft", "length"), [(None, 1.0), (DRAFT, 2.0)])
 def test_options_take_turns_with_the_same_prompts(engine, draft, length):
-    found = step_profile.run(asked(speculation=draft, options=TWO))
+    found = step_profile.profile_steps(asked(speculation=draft, options=TWO))
     for one in found.variants:
         assert one.step_s == (0.25,) * 3
         assert one.length == length
@@ -111,15 +111,15 @@ def test_what_fails_in_a_step_experiment_is_said(engine, monkeypatch):
 
     monkeypatch.setattr(Served, "post", refuse)
     with pytest.raises(EngineError, match="pocket-dense was not profiled: no such page"):
-        step_profile.run(asked())
+        step_profile.profile_steps(asked())
     Served.all = []
     failed = {"itls": [[]], "output_lens": [0], "errors": ["died"]}
     monkeypatch.setattr(step_profile.traffic_phases, "send", lambda *_, **__: failed)
     with pytest.raises(EngineError, match="answered too little to time a step: out of memory"):
-        step_profile.run(asked())
+        step_profile.profile_steps(asked())
     monkeypatch.setattr(step_profile.engine, "of", lambda target: SimpleNamespace(profiler=None))
     with pytest.raises(ConfigError, match="engine 'vllm' has no profiler"):
-        step_profile.run(asked())
+        step_profile.profile_steps(asked())
 
 
 def kept(*pairs, target=MappingProxyType(TARGET)):

@@ -183,3 +183,8 @@ def send(
     job = arguments(window, point, url, len(prompts))
     shared().run(job, api_key=api_key, timeout_s=timeout_s, watch=watch)
     return json.loads(window.with_suffix(".json").read_text(encoding="utf-8"))
+
+
+def first_error(result: dict[str, Any]) -> str:
+    """The last line of what the first failed request of a result said."""
+    return next((error for error in result["errors"] if error), "no error given").strip().splitlines()[-1]

@@ -144,10 +144,8 @@ def _problem(window: Window, table: pd.DataFrame, point: Point) -> str | None:
 def raise_if_requests_failed(result: dict[str, Any]) -> None:
     """Raise EngineError, quoting the first failure, if a request was not answered."""
     if result["failed"]:
-        first = next((error.strip() for error in result["errors"] if error), "no error given")
-        raise EngineError(
-            f"{result['failed']} of {len(result['errors'])} requests failed: {first.splitlines()[-1]}"
-        )
+        sent, why = len(result["errors"]), loadgen.first_error(result)
+        raise EngineError(f"{result['failed']} of {sent} requests failed: {why}")
 
 
 def disagreement(window: Window, point: Point) -> str | None:

@@ -211,8 +211,7 @@ def episode(how: Phases, result: dict[str, Any], reader: Reader) -> Episode:
     """
     starts, whole = result["start_times"], [not error for error in result["errors"]]
     if not any(whole):
-        first = next((error for error in result["errors"] if error), "no error given")
-        raise EngineError(f"none of {len(starts)} requests was answered: {first.strip().splitlines()[-1]}")
+        raise EngineError(f"none of {len(starts)} requests was answered: {loadgen.first_error(result)}")
     zero = min(starts)
     return Episode(
         drift_s=tuple(starts[place] - zero for place in how.starts()[1:]),

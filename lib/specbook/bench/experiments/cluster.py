@@ -26,7 +26,6 @@ from specbook.bench.open_loop import OpenLoop, Segment
 from specbook.config import prompt_files as files
 from specbook.config.schema import Traffic
 from specbook.deploy.kubectl import Kubectl, KubectlError, selected
-from specbook.deploy.manifests import Manifest
 from specbook.deploy.older_api import translated
 from specbook.errors import ClusterError
 from specbook.records.cluster_run import ClusterRun, Performed

@@ -30,7 +30,7 @@ class Options(Frozen):
     """Variables for its environment."""
 
 
-class Asked(Frozen):
+class StepProfile(Frozen):
     """One method, and the options to try on it."""
 
     target: Target
@@ -44,8 +44,8 @@ class Asked(Frozen):
     max_tokens: int = Field(ge=2)
 
 
-@register("step", Asked, Stepped)
-def run(asked: Asked) -> Stepped:
+@register("step", StepProfile, Stepped)
+def profile_steps(asked: StepProfile) -> Stepped:
     """All servers are up, and each runs in its own turns; what is profiled comes last.
 
     Raises:
@@ -73,7 +73,7 @@ def run(asked: Asked) -> Stepped:
     return Stepped(variants=tuple(map(_variant, asked.options, turns, steps)))
 
 
-def _started(asked: Asked, how: Options, folder: Path, profiler: Profiler, stack: ExitStack) -> Server:
+def _started(asked: StepProfile, how: Options, folder: Path, profiler: Profiler, stack: ExitStack) -> Server:
     """A server with these options and the profiler at hand, paused."""
     arguments = (*asked.target.extra_args, *how.extra_args, *profiler.arguments(folder))
     server = Server(asked.target.model_copy(update={"extra_args": arguments}), asked.speculation)

@@ -21,7 +21,7 @@ from specbook.records.run import SpecDecodeCounters
 from specbook.records.synthetic_acceptance_results import Arm, Pair, Played
 
 
-class Asked(Frozen):
+class SyntheticAcceptance(Frozen):
     """One method on one kind of traffic."""
 
     target: Target
@@ -50,7 +50,7 @@ class _Turn(NamedTuple):
     tpot_s: tuple[float, ...]
 
 
-def _work(asked: Asked) -> Work:
+def _work(asked: SyntheticAcceptance) -> Work:
     each = [
         point for batch in asked.concurrency
         for point in asked.phases(batch).points(asked.target, asked.speculation)
@@ -58,8 +58,8 @@ def _work(asked: Asked) -> Work:
     return Work(starts=2, points=each * (3 * asked.turns + 2))
 
 
-@register("playback", Asked, Played, _work)
-def run(asked: Asked) -> Played:
+@register("playback", SyntheticAcceptance, Played, _work)
+def compare_acceptance(asked: SyntheticAcceptance) -> Played:
     """Count with the real draft, then let both servers take turns.
 
     Raises:
@@ -77,20 +77,20 @@ def run(asked: Asked) -> Played:
     return Played(rates=rates, pairs=tuple(pairs))
 
 
-def _warm(server: Server, asked: Asked) -> Server:
+def _warm(server: Server, asked: SyntheticAcceptance) -> Server:
     """At every batch: the first steps after a start pay for it."""
     for batch in asked.concurrency:
         _turn(server, asked.phases(batch), WARM_SEED)
     return server
 
 
-def _counted(real: Server, asked: Asked) -> list[SpecDecodeCounters]:
+def _counted(real: Server, asked: SyntheticAcceptance) -> list[SpecDecodeCounters]:
     """With the prompts of the turns to come: those of the largest batch, which hold the others'."""
     how = asked.phases(max(asked.concurrency))
     return [_turn(real, how, turn).counted for turn in range(asked.turns)]
 
 
-def _pair(asked: Asked, batch: int, *servers: Server) -> Pair:
+def _pair(asked: SyntheticAcceptance, batch: int, *servers: Server) -> Pair:
     how = asked.phases(batch)
     real, played = map(_arm, in_turns(servers, asked.turns, lambda server, turn: _turn(server, how, turn)))
     return Pair(concurrency=batch, real=real, played=played)
