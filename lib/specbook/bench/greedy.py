@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from specbook.config.schema import Frozen
+from specbook.config.schema import Arm, Frozen
 from specbook.engine.client import Asked
 from specbook.engine.server import Server
 from specbook.errors import EngineError
@@ -57,8 +57,7 @@ def answers(
         with ThreadPoolExecutor(concurrency) as pool:
             return list(pool.map(lambda prompt: ask(server, prompt, max_tokens, **sampling), prompts))
     except EngineError as error:
-        arm = server.speculation.label if server.speculation else "baseline"
-        where = f"{server.target.name}, {arm} ({server.target.execution})"
+        where = f"{server.target.name}, {Arm(server.target, server.speculation)}"
         raise EngineError(f"greedy answers of {where}: {server.diagnosis(error)}") from error
 
 

@@ -53,7 +53,7 @@ def _servers(points: Iterable[Point]) -> Iterable[Arm]:
 
 def server(what: Machine, target: Target, speculation: Speculation | None) -> str:
     """`fits` or `DOES NOT FIT`, and the sum that says so."""
-    label = f"{target.name}, {speculation.label if speculation else 'baseline'} ({target.execution})"
+    label = f"{target.name}, {Arm(target, speculation)}"
     try:
         found = of(what, target, speculation)
     except ConfigError as error:
