@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from specbook.cli import ask
-from specbook.config.profiles import Profile
+from specbook.config.machines import Profile
 from specbook.config.schema import Speculation, Target
 from specbook.engine import counters
 from specbook.engine.base import Build

@@ -12,7 +12,7 @@ from specbook import config, records
 from specbook.bench import campaign, dry_run, experiments, provenance
 from specbook.cli import ask, doctor, main
 from specbook.cli.main import app
-from specbook.config import profiles
+from specbook.config import machines
 from specbook.engine import client
 from specbook.engine import server as engine_server
 from specbook.errors import EngineError
@@ -118,8 +118,8 @@ def test_wrong_usage_is_told_by_the_command_line_itself(arguments):
         (("book",), campaign, "measure"),
         (("check",), records, "validate_all"),
         (("doctor",), doctor, "checks"),
-        (("serve",), profiles, "load"),
-        (("ask", "why?"), profiles, "load"),
+        (("serve",), machines, "profile"),
+        (("ask", "why?"), machines, "profile"),
         (("train", "card"), train, "run"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",

@@ -13,7 +13,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 import synthetic
 from specbook import config
-from specbook.config import profiles
+from specbook.config import machines
 from specbook.records import machine_rule
 from specbook.report import render
 
@@ -121,5 +121,5 @@ def test_a_hardware_is_one_folder(project):
     assert {point.target.name for point in config.load("01_baseline", "abacus", "quick").points()} == {
         "small"
     }
-    assert profiles.load("abacus/base").target.model == "org/small"
+    assert machines.profile("abacus/base").target.model == "org/small"
     assert machine_rule.load("abacus").fits(synthetic.HARDWARE)

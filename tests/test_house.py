@@ -12,6 +12,10 @@ LIB = ROOT / "lib" / "specbook"
 PACKAGES = sorted(path.parent.name for path in LIB.glob("*/__init__.py"))
 GROUND = {"console", "errors", "paths", "suggestions"}
 """Modules beside the packages, under all of them; `cli` stands over them."""
+ARITHMETIC = {
+    "collections", "functools", "itertools", "math", "numpy", "pandas", "pydantic", "scipy", "typing",
+}  # fmt: skip
+"""What `stats` may import."""
 MAY_IMPORT = {
     "config": set(),
     "stats": {"config"},
@@ -46,6 +50,15 @@ def neighbours(name: str) -> set[str]:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_packages_import_one_way(package):
     assert neighbours(package) <= MAY_IMPORT[package] | GROUND
+
+
+def test_statistics_read_no_file_and_know_no_engine():
+    """They take numbers and give numbers, so they need no library that could read anything else."""
+    modules = list((LIB / "stats").glob("*.py"))
+    beside = ("specbook.stats.", "specbook.errors.", "specbook.config.schema.")
+    names = [name for name in set().union(*map(imported, modules)) if not name.startswith(beside)]
+    assert {name.split(".")[0] for name in names} <= ARITHMETIC
+    assert not [path for path in modules if re.search(r"\bopen\(|\.read_|resolve_model", path.read_text())]
 
 
 def test_the_ground_stands_on_nothing():

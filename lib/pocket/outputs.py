@@ -26,7 +26,7 @@ from specbook.engine.client import Asked
 from specbook.engine.server import Server
 from specbook.errors import ConfigError
 from specbook.records import atomic_files
-from specbook.stats.loops import repeats
+from specbook.stats.windows import repeats
 
 PIECE = 512
 """Prompts whose answers are kept together."""

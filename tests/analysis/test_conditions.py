@@ -9,7 +9,7 @@ from specbook import records
 from specbook.analysis import latency, speedup, summaries
 from specbook.bench import measure_point
 from specbook.config.schema import Load, Traffic
-from specbook.stats import steady
+from specbook.stats import windows
 
 SLOTS, ANSWERS = 4, 40
 LOOP = "again and again " * 20
@@ -42,9 +42,9 @@ def closed(requests, new, slots=SLOTS, **fields):
 def test_speeds_are_of_the_steady_window_where_there_is_one():
     requests = loop()
     (new,) = summaries.throughput([closed(requests, new=True)]).itertuples()
-    within = steady.span(requests, SLOTS)
-    assert new.output_tokens_per_s == pytest.approx(steady.output_tokens_per_s(requests, within))
-    assert new.decode_tokens_per_s == pytest.approx(steady.decode_tokens_per_s(requests, within))
+    within = windows.steady(requests, SLOTS)
+    assert new.output_tokens_per_s == pytest.approx(windows.output_tokens_per_s(requests, within))
+    assert new.decode_tokens_per_s == pytest.approx(windows.decode_tokens_per_s(requests, within))
     assert new.steady
     assert new.mean_concurrency == pytest.approx(SLOTS)
 

@@ -8,7 +8,7 @@ import pytest
 import factories
 from specbook import config
 from specbook.analysis import api_prices, sensitivity, token_cost
-from specbook.config.pricing import Objective
+from specbook.config.chapter import Objective
 from specbook.config.prompt_files import Prompt
 from specbook.records import published
 

@@ -15,7 +15,7 @@ from specbook.config import machines, models
 from specbook.config.schema import Speculation, Target
 from specbook.errors import ConfigError
 from specbook.records import machine_rule, published
-from specbook.stats import sized
+from specbook.stats.shape import Sized
 
 EACH = [
     f"{folder}:{one.name}"
@@ -137,7 +137,7 @@ def test_an_unknown_gpu_has_no_seconds_and_no_price():
 
 def test_seconds_by_hand():
     point = config.load("02_eagle3", "h200", "full").points()[0]
-    known = sized.of(point.target)
+    known = Sized.of(point.target, *models.stored(point.target))
     read = known.shape.weight_bytes(2, 1, 1) + point.load.concurrency * known.shape.kv_bytes(512, 2)
     turns = point.load.num_requests + point.load.num_warmups
     assert resources.seconds(machine_rule.load("h200"), point) == pytest.approx(turns * 512 * read / 4.8e12)
@@ -146,7 +146,7 @@ def test_seconds_by_hand():
 def test_a_model_of_an_unknown_kind_is_not_refused(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "mamba", "dtype": "bfloat16"}')
     own = BIG.model_copy(update={"model": str(tmp_path)})
-    assert sized.of(own) is None
+    assert Sized.of(own, *models.stored(own)) is None
     assert resources.server(machine_rule.load("h200"), own, None).startswith("not known: big")
 
 

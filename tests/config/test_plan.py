@@ -167,7 +167,7 @@ def test_a_hardware_outside_params_is_no_hardware(params, hardware):
 def test_unknown_hardware_and_chapters_name_the_near_match(params):
     with pytest.raises(ConfigError, match=r"no hardware profile 'cpuu' \(did you mean 'cpu'\?\)"):
         plan.load("02_x", "cpuu", "full")
-    with pytest.raises(ConfigError, match=r"no plan .*02_y\.yaml \(did you mean '02_x'\?\)"):
+    with pytest.raises(ConfigError, match=r"no parameter file .*02_y\.yaml \(did you mean '02_x'\?\)"):
         plan.load("02_y", "cpu", "full")
     with pytest.raises(ConfigError, match=r"no chapter '02_y' for hardware 'cpu' .did you mean '02_x'"):
         plan.chapters(["02_y"], "cpu")

@@ -72,7 +72,7 @@ def test_no_price_is_assumed():
         (listed(apis=(API.replace("}", ", verified: false}"),)), "only a verified one has any"),
         (listed(apis=(API.replace("}", ", characters_per_token: 4}"),)), "go together"),
         (listed(MACHINE, MACHINE), "twice"),
-        ("machines: {", "cannot read"),
+        ("machines: {", "is not YAML"),
     ],
 )
 def test_a_price_without_source_or_date_is_refused(monkeypatch, tmp_path, text, message):

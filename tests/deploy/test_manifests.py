@@ -8,7 +8,7 @@ import pytest
 import yaml
 from deploy_fixtures import COMPONENTS, DEPLOY, OVERLAYS, ROOT, manifests, vllm_source
 
-from specbook.config import models, profiles
+from specbook.config import machines, models
 from specbook.deploy.manifests import find, flag, pod_templates, quantity, server, title
 from specbook.engine.base import OPEN_PATHS
 from specbook.engine.vllm.engine import Vllm
@@ -147,7 +147,7 @@ def test_cpu_serves_the_profile_of_the_book():
 
 
 def test_gpu_serves_the_profile_of_the_book():
-    profile = profiles.load("h100/eagle3")
+    profile = machines.profile("h100/eagle3")
     documents = manifests("gpu")
     (container,) = serving_containers(documents)
     (fetched,) = [d["data"] for d in find(documents, "ConfigMap") if "TARGET_REPO" in d.get("data", {})]

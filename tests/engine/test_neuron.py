@@ -7,7 +7,7 @@ import pytest
 
 from specbook import config, engine
 from specbook.bench import hardware
-from specbook.config import profiles
+from specbook.config import machines
 from specbook.config.schema import Speculation, Target
 from specbook.engine.vllm.neuron import ARTIFACTS, NxdInference
 from specbook.errors import EngineError
@@ -92,7 +92,7 @@ def test_where_it_is_not_installed_nothing_is_missing(nxdi):
 
 
 def test_arms_and_profiles_are_those_of_the_sample():
-    fused = profiles.load("trn2/nxdi-fused")
+    fused = machines.profile("trn2/nxdi-fused")
     assert fused.speculation.num_speculative_tokens == 7
     assert (fused.target.tensor_parallel_size, fused.target.max_num_seqs) == (32, 4)
     found = config.load("06_trainium", "trn2", "full")

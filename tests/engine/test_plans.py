@@ -3,10 +3,10 @@
 import pytest
 
 from specbook import config, engine
-from specbook.config import machines, profiles
+from specbook.config import machines
 from specbook.engine.vllm.engine import Vllm
 from specbook.errors import ConfigError
-from specbook.stats import memory
+from specbook.stats import memory, shape
 
 HARDWARES = [
     name
@@ -75,8 +75,8 @@ def test_the_break_even_map(parser, hardware, group):
 
 @pytest.mark.parametrize("hardware", config.hardwares())
 def test_profiles(parser, hardware):
-    for name in profiles.names(hardware):
-        profile = profiles.load(f"{hardware}/{name}")
+    for name in machines.profiles(hardware):
+        profile = machines.profile(f"{hardware}/{name}")
         agrees(parser, profile.target, profile.speculation)
 
 
@@ -93,15 +93,15 @@ def test_the_engine_knows_every_key_of_a_speculative_config():
         rates = played["synthetic_acceptance_rates"]
         assert SpeculativeConfig._resolve_synthetic_acceptance_rates(len(rates), rates, None) == rates
     for hardware in config.hardwares():
-        for name in profiles.names(hardware):
-            speculation = profiles.load(f"{hardware}/{name}").speculation
+        for name in machines.profiles(hardware):
+            speculation = machines.profile(f"{hardware}/{name}").speculation
             assert set(speculation.engine_config() if speculation else {}) <= known
 
 
 def test_a_renamed_flag_fails(parser, monkeypatch):
     from argparse import ArgumentError
 
-    profile = profiles.load("h100/eagle3")
+    profile = machines.profile("h100/eagle3")
     renamed = profile.target.model_copy(update={"extra_args": ("--max-model-length", "9")})
     with pytest.raises((SystemExit, ArgumentError, ValueError)):
         parsed(parser, renamed, None)
@@ -112,7 +112,7 @@ def test_memory_sums_take_the_engines_share():
     from vllm.model_executor.layers.fused_moe.oracle import mxfp4
 
     assert CacheConfig().gpu_memory_utilization == memory.ENGINE_SHARE
-    form, size = memory.FORMATS["mxfp4"], 2880
+    form, size = shape.FORMATS["mxfp4"], 2880
     rounded = mxfp4.mxfp4_round_up_hidden_size_and_intermediate_size(mxfp4.Mxfp4MoeBackend.MARLIN, size, size)
     assert rounded == tuple(
         -(-size // multiple) * multiple for multiple in (form.hidden_multiple, form.intermediate_multiple)

@@ -9,7 +9,7 @@ from specbook import config, engine, records
 from specbook.analysis import speedup
 from specbook.bench import campaign, greedy
 from specbook.cli import ask, doctor
-from specbook.config.profiles import Profile
+from specbook.config.machines import Profile
 from specbook.config.schema import Speculation, Target
 from specbook.engine.counters import delta
 from specbook.engine.server import Server

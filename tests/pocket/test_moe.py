@@ -134,7 +134,7 @@ def test_a_tiny_one_learns_resumes_and_leaves_what_vllm_reads(started, monkeypat
     config = json.loads((started / "whole" / "out" / "config.json").read_text())
     assert config["architectures"] == ["Qwen3MoeForCausalLM"]
     assert (config["num_experts_per_tok"], config["norm_topk_prob"]) == (2, True)
-    shape = ModelShape.from_config(started / "whole" / "out")
+    shape = ModelShape.from_config(config)
     assert (shape.num_moe_layers, shape.num_experts, shape.moe_intermediate_size) == (2, 8, 8)
 
 

@@ -8,11 +8,13 @@ from safetensors.torch import load_file
 
 from pocket import quantize
 from specbook import paths
+from specbook.config.checkpoint import read_config
 from specbook.config.schema import Target
 from specbook.errors import ConfigError
-from specbook.stats import sized
+from specbook.stats.shape import Sized
 
 DENSE = paths.models_dir() / "pocket-dense"
+TARGET = Target(name="t", model="t", max_model_len=64)
 NAME = "model.layers.0.mlp.up_proj.weight"
 
 
@@ -48,7 +50,7 @@ def test_its_config_says_so_and_the_sums_know_it(copy):
     (group,) = QuantizationConfig.model_validate(stored).config_groups.values()
     assert (group.weights.num_bits, group.weights.strategy) == (8, "channel")
     assert (group.input_activations.strategy, group.input_activations.dynamic) == ("token", True)
-    found = sized.of(Target(name="t", model=str(copy), max_model_len=64))
+    found = Sized.of(TARGET, read_config(copy))
     assert (found.widths.dtype_bytes, found.widths.layer_bytes) == (2, 1)
     assert not (copy / "quality.json").exists()  # it is the other one's
 
@@ -82,7 +84,7 @@ def test_the_int4_copy_says_so_and_the_sums_know_it(tmp_path):
     (group,) = QuantizationConfig.model_validate(stored).config_groups.values()
     assert (group.weights.num_bits, group.weights.group_size) == (4, quantize.GROUP)
     assert (stored["format"], group.input_activations) == ("pack-quantized", None)
-    assert sized.of(Target(name="t", model=str(made), max_model_len=64)).widths.layer_bytes == 0.5
+    assert Sized.of(TARGET, read_config(made)).widths.layer_bytes == 0.5
 
 
 def test_it_replaces_what_lay_there_and_needs_a_model(copy, tmp_path):

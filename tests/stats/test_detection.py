@@ -12,7 +12,6 @@ from specbook.stats.detection import (
     compare,
     delay,
     false_alarms_per_day,
-    matched_threshold,
     resampled,
     spliced,
 )
@@ -33,6 +32,11 @@ def growth(scores) -> Growth:
 def drifting(fall: float, seed: int, quiet: int = 100, after: int = 100) -> Episode:
     noise = np.random.default_rng(seed).standard_normal(quiet + after)
     return Episode(growth(noise + np.repeat([0.0, fall], [quiet, after])), float(quiet))
+
+
+def calm(scores, interval_s: float = 1.0) -> Quiet:
+    """Recorded, all of it."""
+    return Quiet(growth(scores), interval_s, interval_s * len(scores))
 
 
 def test_the_delay_of_a_straight_fall():
@@ -57,8 +61,9 @@ def test_an_alarm_before_the_drift_is_no_detection():
 def test_the_threshold_is_the_highest_that_still_finds_enough():
     episodes = [Episode(growth([0] * 10 + [0.5 + rise] * 10), 10.0) for rise in (1, 2, 3, 4)]
     # The statistics reach 5, 10, 15, 20 within five seconds.
+    quiet = calm([0] * 20)
     found = [
-        matched_threshold(Cusum(0.5), REFERENCE, episodes, share=share, within_s=5)
+        compare((Cusum(0.5),), REFERENCE, episodes, quiet, share=share, within_s=5)[0].threshold
         for share in (0.5, 0.75, 1)
     ]
     assert found == pytest.approx([15, 10, 5])
@@ -78,12 +83,7 @@ def test_an_episode_is_judged_at_the_threshold_of_the_others():
 @pytest.mark.parametrize(("share", "within_s", "why"), [(0, 5, "a share above 0"), (1, 0.5, "no interval")])
 def test_what_cannot_be_matched_is_refused(share, within_s, why):
     with pytest.raises(ValueError, match=why):
-        matched_threshold(Cusum(), REFERENCE, [drifting(2, 0)], share=share, within_s=within_s)
-
-
-def calm(scores, interval_s: float = 1.0) -> Quiet:
-    """Recorded, all of it."""
-    return Quiet(growth(scores), interval_s, interval_s * len(scores))
+        compare((Cusum(),), REFERENCE, [drifting(2, 0)], calm([0] * 20), share=share, within_s=within_s)
 
 
 SIX = ([0.0] * 99 + [40.0]) * 6

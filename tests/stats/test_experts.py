@@ -1,4 +1,4 @@
-"""Experts touched: the formula, the count, the bytes that follow, and the break-even they predict."""
+"""Experts touched: the formula, and the count of a router's choices."""
 
 import itertools
 
@@ -6,13 +6,6 @@ import numpy as np
 import pytest
 
 from specbook.stats import experts
-from specbook.stats.shape import ModelShape
-
-DENSE = {
-    "num_layers": 2, "hidden_size": 64, "num_heads": 2, "num_kv_heads": 1, "head_dim": 32, "vocab_size": 128,
-    "tied_embeddings": True, "intermediate_size": 256,
-}  # fmt: skip
-MOE = ModelShape(**DENSE, num_moe_layers=2, num_experts=8, num_experts_per_token=2, moe_intermediate_size=32)
 
 
 @pytest.mark.parametrize(
@@ -27,11 +20,6 @@ def test_touched_at_known_points(sizes, want):
 def test_experts_that_cannot_be_are_refused(wrong):
     with pytest.raises(ValueError, match=r"need 1 <= num_experts_per_token <= num_experts"):
         experts.touched(*wrong)
-
-
-def test_a_model_whose_tokens_take_more_experts_than_there_are_is_none():
-    with pytest.raises(ValueError, match="a token takes 9 experts, and there are 8"):
-        ModelShape(**DENSE, num_moe_layers=2, num_experts=8, num_experts_per_token=9)
 
 
 def independent(sequences, positions, seed=0):
@@ -78,26 +66,3 @@ def test_steps_longer_than_the_stream_are_refused(tokens):
 def test_more_sequences_than_there_are_share_no_step(batch):
     with pytest.raises(ValueError, match=r"need 1 <= batch <= 3, the sequences given"):
         experts.together(np.zeros((3, 1, 8)), batch)
-
-
-def test_verification_is_free_for_a_dense_model_and_costs_experts_in_a_mixture():
-    assert experts.verification_price(ModelShape(**DENSE), 1, 5, 100, 2.0) == 1.0
-    assert experts.verification_price(MOE, 1, 0, 100, 2.0) == 1.0
-    assert (
-        experts.verification_price(MOE, 1, 5, 100, 2.0) > experts.verification_price(MOE, 1, 1, 100, 2.0) > 1
-    )
-
-
-def test_once_a_batch_touches_all_experts_verification_is_free_again():
-    prices = [experts.verification_price(MOE, batch, 5, 0, 2.0) for batch in (1, 8, 64)]
-    assert prices == sorted(prices, reverse=True)
-    assert prices[-1] == pytest.approx(1, abs=1e-6)
-
-
-def test_counted_experts_go_before_the_formula():
-    none_more = experts.verification_price(MOE, 1, 5, 0, 2.0, counted=(2.0, 2.0))
-    assert none_more == 1.0
-    expert_bytes = 2 * 3 * 64 * 32 * 2.0
-    step = experts.read_bytes(MOE, 2.0, 1, 0, 2.0)
-    want = (step + 3 * expert_bytes) / step
-    assert experts.verification_price(MOE, 1, 5, 0, 2.0, counted=(2.0, 5.0)) == pytest.approx(want)

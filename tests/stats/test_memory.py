@@ -4,8 +4,8 @@ import pytest
 
 from specbook.config import models
 from specbook.stats import memory
-from specbook.stats.memory import FORMATS, GIB, Memory
-from specbook.stats.shape import ModelShape
+from specbook.stats.memory import GIB, Memory
+from specbook.stats.shape import FORMATS, ModelShape
 
 TINY = ModelShape(
     num_layers=2, hidden_size=8, num_heads=2, num_kv_heads=1, head_dim=4, vocab_size=16, tied_embeddings=True,

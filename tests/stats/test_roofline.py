@@ -1,71 +1,21 @@
-"""Model shapes against published parameter counts; step costs against hand arithmetic."""
-
-import json
+"""Step costs against hand arithmetic, and the break-even that a mixture's experts predict."""
 
 import pytest
 
-from specbook.errors import ConfigError
-from specbook.stats.roofline import decode_step
+from specbook.stats.roofline import decode_step, verification_price
 from specbook.stats.shape import ModelShape
 
-
-def config(model_type, hidden, layers, heads, kv, inter, vocab, tied=False, **more):
-    return {
-        "model_type": model_type, "hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads":
-        heads, "num_key_value_heads": kv, "intermediate_size": inter, "vocab_size": vocab,
-        "tie_word_embeddings": tied, **more,
-    }  # fmt: skip
-
-
-QWEN3_MOE = {"num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768, "head_dim": 128}
-PUBLISHED = {  # totals of the safetensors indexes on the Hugging Face hub
-    "Qwen3-0.6B": (config("qwen3", 1024, 28, 16, 8, 3072, 151936, True, head_dim=128), 596_049_920),
-    "Qwen3-8B": (config("qwen3", 4096, 36, 32, 8, 12288, 151936, head_dim=128), 8_190_735_360),
-    "Qwen3-30B-A3B": (config("qwen3_moe", 2048, 48, 32, 4, 6144, 151936, **QWEN3_MOE), 30_532_122_624),
-    "Llama-3.1-8B": (config("llama", 4096, 32, 32, 8, 14336, 128256), 8_030_261_248),
-    "Qwen2.5-7B": (config("qwen2", 3584, 28, 28, 4, 18944, 152064), 7_615_616_512),
-    "Mixtral-8x7B": (
-        config("mixtral", 4096, 32, 32, 8, 14336, 32000, num_local_experts=8, num_experts_per_tok=2),
-        46_702_792_704,
-    ),
-}
 TINY = ModelShape(
     num_layers=2, hidden_size=8, num_heads=2, num_kv_heads=1, head_dim=4, vocab_size=16, tied_embeddings=True,
     intermediate_size=16,
 )  # fmt: skip
-
-
-@pytest.fixture
-def shape_of(tmp_path):
-    def read(body):
-        (tmp_path / "config.json").write_text(json.dumps(body))
-        return ModelShape.from_config(tmp_path)
-
-    return read
-
-
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_parameter_counts_are_the_published_ones(shape_of, name):
-    body, want = PUBLISHED[name]
-    assert shape_of(body).num_parameters == want
-
-
-def test_active_parameters_of_a_mixture(shape_of):
-    active = shape_of(PUBLISHED["Qwen3-30B-A3B"][0]).num_active_parameters
-    assert active == pytest.approx(3.0e9, rel=0.05)  # "A3B", the input embedding aside
-
-
-def test_layers_named_dense_have_no_experts(shape_of):
-    body = config("qwen3_moe", 2048, 4, 32, 4, 6144, 1000, **QWEN3_MOE, mlp_only_layers=[0])
-    assert shape_of(body).num_moe_layers == 3
-
-
-def test_experts_touched_grow_from_one_token_to_all():
-    moe = TINY.model_copy(update={"num_moe_layers": 2, "num_experts": 8, "num_experts_per_token": 2})
-    assert moe.experts_touched(1) == pytest.approx(2.0)
-    assert moe.experts_touched(2) == pytest.approx(3.5)
-    assert moe.experts_touched(200) == pytest.approx(8.0)
-    assert TINY.experts_touched(5) == 0.0
+DENSE = ModelShape(
+    num_layers=2, hidden_size=64, num_heads=2, num_kv_heads=1, head_dim=32, vocab_size=128,
+    tied_embeddings=True, intermediate_size=256,
+)  # fmt: skip
+MOE = DENSE.model_copy(update={
+    "num_moe_layers": 2, "num_experts": 8, "num_experts_per_token": 2, "moe_intermediate_size": 32,
+})  # fmt: skip
 
 
 def test_step_by_hand():
@@ -116,12 +66,22 @@ def test_impossible_steps_are_refused(bad):
         decode_step(TINY, **{**good, **bad})
 
 
-@pytest.mark.parametrize("body", [{"model_type": "mamba"}, {}, {"model_type": "llama"}])
-def test_unknown_or_incomplete_architectures_are_refused(shape_of, body):
-    with pytest.raises(ConfigError, match=r"model_type|has no"):
-        shape_of(body)
+def test_verification_costs_only_a_mixture():
+    assert verification_price(DENSE, 1, 5, 100, 2.0) == 1.0
+    assert verification_price(MOE, 1, 0, 100, 2.0) == 1.0
+    assert verification_price(MOE, 1, 5, 100, 2.0) > verification_price(MOE, 1, 1, 100, 2.0) > 1
 
 
-def test_a_missing_config_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="no readable"):
-        ModelShape.from_config(tmp_path)
+def test_once_a_batch_touches_all_experts_verification_is_free_again():
+    prices = [verification_price(MOE, batch, 5, 0, 2.0) for batch in (1, 8, 64)]
+    assert prices == sorted(prices, reverse=True)
+    assert prices[-1] == pytest.approx(1, abs=1e-6)
+
+
+def test_counted_experts_go_before_the_formula():
+    none_more = verification_price(MOE, 1, 5, 0, 2.0, counted=(2.0, 2.0))
+    assert none_more == 1.0
+    expert_bytes = 2 * 3 * 64 * 32 * 2.0
+    step = MOE.weight_bytes(2.0, experts=2.0)
+    want = (step + 3 * expert_bytes) / step
+    assert verification_price(MOE, 1, 5, 0, 2.0, counted=(2.0, 5.0)) == pytest.approx(want)

@@ -11,7 +11,7 @@ from torture_project import make_model
 
 import factories
 from specbook import config, paths, records
-from specbook.config import prices, profiles
+from specbook.config import machines, prices
 from specbook.config.schema import Speculation, Target
 from specbook.engine import preflight
 from specbook.errors import ConfigError, RecordError
@@ -53,7 +53,7 @@ def files(params):
     """Each kind of parameter file, and what reads it."""
     return {
         params / "cpu" / "02_eagle3.yaml": lambda: config.load("02_eagle3", "cpu", "full").points(),
-        params / "cpu" / "profiles.yaml": lambda: profiles.load("cpu/eagle3"),
+        params / "cpu" / "profiles.yaml": lambda: machines.profile("cpu/eagle3"),
         params / "cpu" / "machine.yaml": lambda: machine_rule.load("cpu"),
         params / "prices.yaml": prices.load,
     }

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from specbook.config import models
 from specbook.config.machines import MachineFile
 from specbook.stats import memory
-from specbook.stats.memory import FORMATS, Memory
-from specbook.stats.shape import ModelShape
+from specbook.stats.memory import Memory
+from specbook.stats.shape import FORMATS, ModelShape
 
 LENGTH = 8192
 """Tokens of the sequences that are counted."""

@@ -6,10 +6,12 @@ import numpy as np
 import pandas as pd
 
 from specbook.analysis import acceptance, prediction, speedup, summaries
+from specbook.config import models
 from specbook.config.schema import Target
 from specbook.records.moe_results import ExpertsTouched, NoisyDomain, NoisyRouter
 from specbook.records.run import RunRecord
-from specbook.stats import experts, sized
+from specbook.stats import experts, roofline
+from specbook.stats.shape import Sized
 
 K = "num_speculative_tokens"
 TOUCHED = (
@@ -39,7 +41,7 @@ def touched(found: Iterable[ExpertsTouched], target: Target) -> pd.DataFrame:
     read to verify over those read to decode, by count and by formula; NaN where the model's config is not
     here, or no decode step of that domain and batch was counted.
     """
-    known, rows = sized.of(target), []
+    known, rows = Sized.of(target, *models.stored(target)), []
     for result in found:
         decode = {(one.domain, one.concurrency): one.experts.value
                   for one in result.touched if one.num_speculative_tokens == 0}  # fmt: skip
@@ -49,8 +51,8 @@ def touched(found: Iterable[ExpertsTouched], target: Target) -> pd.DataFrame:
             base, prices = decode.get((one.domain, batch)), (NAN,) * 2
             if known and base:
                 step = (known.shape, batch, k, result.context, known.widths.dtype_bytes)
-                counted = experts.verification_price(*step, counted=(base, mean.value))
-                prices = counted, experts.verification_price(*step)
+                counted = roofline.verification_price(*step, counted=(base, mean.value))
+                prices = counted, roofline.verification_price(*step)
             rows.append({
                 "load": f"batch {batch}", "concurrency": batch, "domain": one.domain, K: k,
                 "tokens": sizes[2], "experts": mean.value, "low": mean.low, "high": mean.high,

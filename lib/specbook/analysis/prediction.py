@@ -38,7 +38,7 @@ SPEEDUPS = (
 def step_costs(runs: Iterable[RunRecord]) -> pd.DataFrame:
     """Price of a speculative step in steps of the best baseline, per method, batch, domain and K.
 
-    A chunk leaves the server once a step (`stats.stream_chunks`), with speculation or without. Steps are
+    A chunk leaves the server once a step (`stats.windows`), with speculation or without. Steps are
     paired by round, as speeds are; both are geometric means over the same rounds. Columns: COSTS.
     What shares no round with its baseline has no row.
     """

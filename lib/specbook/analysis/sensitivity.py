@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from specbook.analysis import token_cost
-from specbook.config.pricing import CostPlan
+from specbook.config.chapter import CostPlan
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
 from specbook.stats import cost

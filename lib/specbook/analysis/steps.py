@@ -7,12 +7,14 @@ import numpy as np
 import pandas as pd
 
 from specbook.analysis import summaries
+from specbook.config import models
 from specbook.config.schema import Speculation
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
 from specbook.records.step_results import Stepped, Variant
-from specbook.stats import ratios, roofline, sized
+from specbook.stats import ratios, roofline
+from specbook.stats.shape import Sized
 
 PARTS = ("target", "arm", "part", "milliseconds")
 OPTIONS = ("arm", "option", "length", "estimate")
@@ -58,7 +60,8 @@ def decode_steps(runs: Iterable[RunRecord]) -> pd.DataFrame:
 
 def _least(runs: Sequence[RunRecord], batch: int, context: int, step_s: float) -> dict[str, Any]:
     """The least that a step could take at the median of the runs' measured peaks, which differ by host."""
-    known, devices = sized.of(runs[0].point.target), _devices(runs[0])
+    target, devices = runs[0].point.target, _devices(runs[0])
+    known = Sized.of(target, *models.stored(target))
     if known is None or devices is None:
         return UNKNOWN
     width = known.widths

@@ -12,8 +12,8 @@ from specbook.records import streaming
 from specbook.records.identity import setup
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet, once, once_a_run
-from specbook.stats import steady, stream_chunks
-from specbook.stats.loops import repeats
+from specbook.stats import windows
+from specbook.stats.windows import repeats
 
 NAMES = ["hardware", "kind", "target", "dtype", "load", "domain"]
 CELL = [*NAMES, "setup"]
@@ -69,19 +69,19 @@ def answered(record: RunRecord) -> pd.DataFrame:
     )  # fmt: skip
     rows = rows[rows["error"].isna() | (rows["error"] == "")]
     later = (rows["output_tokens"] - 1).where(rows["output_tokens"] > 1)
-    step = stream_chunks.step_s(rows["itl_s"])  # the same in each row
+    step = windows.step_s(rows["itl_s"])  # the same in each row
     return rows.assign(tpot_s=(rows["e2e_s"] - rows["ttft_s"]) / later, step_s=step)
 
 
 def _inside(record: RunRecord, rows: pd.DataFrame) -> Any:
     within = _steady_span(record, rows)
-    return True if within is None else steady.arrived(rows, within)
+    return True if within is None else windows.arrived(rows, within)
 
 
-def _steady_span(record: RunRecord, rows: pd.DataFrame) -> steady.Span | None:
+def _steady_span(record: RunRecord, rows: pd.DataFrame) -> windows.Span | None:
     """None for Poisson arrivals, and for records from before steady windows."""
     known = record.measurement is not None and record.measurement.steady_s is not None
-    return steady.span(rows, record.point.load.concurrency or 1) if known else None
+    return windows.steady(rows, record.point.load.concurrency or 1) if known else None
 
 
 @once
@@ -89,11 +89,11 @@ def pooled_requests(runs: RunSet) -> pd.DataFrame:
     """One row per successful request: CELL, arm, restart, run_id, REQUEST_COLUMNS, and
 
     - `tpot_s` = (E2E - TTFT) / (tokens - 1), s per token, NaN below two tokens;
-    - `step_s`, the window's (see `stats.stream_chunks`);
+    - `step_s`, the window's (see `stats.windows`);
     - `late` (see `records.streaming`);
-    - `inside`: whether it was sent while every slot was taken (`stats.steady`). True in all rows of records
+    - `inside`: whether it was sent while every slot was taken (`stats.windows`). True in all rows of records
       from before such windows, and of Poisson arrivals;
-    - `capped`: whether the output cap ended it; `loops`: whether it repeats itself (`stats.loops`).
+    - `capped`: whether the output cap ended it; `loops`: whether it repeats itself (`stats.windows.repeats`).
     """
     if not runs:
         raise RecordError("there is no good record to summarise: measure the points first")
@@ -118,7 +118,7 @@ def throughput(runs: RunSet) -> pd.DataFrame:
     sum(tokens - 1) / sum(E2E - TTFT) over its requests, without those whose first chunks came late. Both are
     of the steady window where the record has one, else of the whole window.
 
-    `decode_tokens_per_s_without_loops` leaves out answers that repeat themselves (`stats.loops`). At batch 1
+    `decode_tokens_per_s_without_loops` leaves out answers that loop (`stats.windows.repeats`). At batch 1
     that is the stream's speed without them. In a larger batch a window cannot drop them: it is the speed of
     the other requests, from their own clocks, while the looping ones took part in their steps.
 
@@ -139,7 +139,7 @@ def _speeds(record: RunRecord) -> dict[str, Any]:
     of_window = found.throughput.output_tokens_per_s
     full = found.steady_output_tokens_per_s
     on_time, within = rows[~rows["late"]], _steady_span(record, rows)
-    decoding = steady.decode_tokens_per_s(on_time, within) if within else _decode_tokens_per_s(on_time)
+    decoding = windows.decode_tokens_per_s(on_time, within) if within else _decode_tokens_per_s(on_time)
     return {
         **_columns(record),
         "output_tokens_per_s": of_window if full is None else full,
@@ -164,7 +164,7 @@ def _in_flight(record: RunRecord) -> dict[str, Any]:
     full = mean is not None or record.point.load.concurrency == 1
     if mean is None:
         rows = records.requests(record)
-        mean = steady.mean_concurrency(rows, steady.whole(rows))
+        mean = windows.mean_concurrency(rows, windows.whole(rows))
     return {"steady": full, "mean_concurrency": mean}
 
 

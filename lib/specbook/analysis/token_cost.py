@@ -14,7 +14,7 @@ from specbook import records
 from specbook.analysis import latency, paired, speedup, summaries
 from specbook.analysis.paired import Answered, Paired
 from specbook.config import prompt_files
-from specbook.config.pricing import CostPlan, Objective
+from specbook.config.chapter import CostPlan, Objective
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
 from specbook.stats import cost, percentiles

@@ -31,7 +31,7 @@ from specbook.records.run import (
     Throughput,
     Utilisation,
 )
-from specbook.stats import steady
+from specbook.stats import windows
 
 ALONE = Round(id="alone")
 """Round of a point that was measured beside no other."""
@@ -196,12 +196,12 @@ def throughput(result: dict[str, Any]) -> Throughput:
 def steady_figures(table: pd.DataFrame, load: Load) -> dict[str, float]:
     """Fields of a `Measurement` about the steady window; none where there is none, or too few requests."""
     enough = load.num_requests >= load.fewest_requests
-    found = steady.span(table, load.concurrency) if load.concurrency and enough else None
+    found = windows.steady(table, load.concurrency) if load.concurrency and enough else None
     if found is None:
         return {}
     return {
-        "steady_s": found.seconds, "mean_concurrency": steady.mean_concurrency(table, found),
-        "steady_output_tokens_per_s": steady.output_tokens_per_s(table, found),
+        "steady_s": found.seconds, "mean_concurrency": windows.mean_concurrency(table, found),
+        "steady_output_tokens_per_s": windows.output_tokens_per_s(table, found),
     }  # fmt: skip
 
 
@@ -213,7 +213,7 @@ def not_full(table: pd.DataFrame, load: Load) -> str | None:
     mean = steady_figures(table, load).get("mean_concurrency")
     if mean is None:
         return f"the first of {slots} slots outlasted all other requests. To fix: raise num_requests"
-    if mean >= steady.FULL * slots:
+    if mean >= windows.FULL * slots:
         return None
     return (
         f"{mean:.1f} of {slots} requests were in flight on average once the first wave had ended: this is no "

@@ -1,13 +1,13 @@
 """Public models that come in a package as GGUF: each is made into a folder that a server loads, once."""
 
 import importlib.util
-import json
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from specbook import paths
 from specbook.config import models, packages
+from specbook.config.checkpoint import read_config
 from specbook.config.models import Weights
 from specbook.errors import ConfigError
 
@@ -98,9 +98,7 @@ def _convert(gguf: Path, folder: Path) -> Path:
 
 def _compare(name: str, made: Path) -> None:
     """Raise ConfigError unless what was made is of the shape that params/models/ has."""
-    wanted, found = (
-        json.loads((folder / "config.json").read_text()) for folder in (models.config(name), made)
-    )
+    wanted, found = models.config(name), read_config(made)
     if other := [
         f"{key} {found.get(key)}, not {wanted[key]}" for key in SHAPE if found.get(key) != wanted[key]
     ]:

@@ -8,18 +8,20 @@ import json
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from specbook import paths
 from specbook.bench.hardware import PEAKS
 from specbook.config import AnyPlan, models, prices
+from specbook.config.checkpoint import Checkpoint, read_config
 from specbook.config.schema import REQUESTS_A_SLOT, Arm, Point, Speculation, Target, resolve_model
 from specbook.errors import ConfigError
 from specbook.records import machine_rule
 from specbook.records.machine_rule import Machine
 from specbook.records.origin import Hardware
-from specbook.stats import memory, roofline, shape, sized
+from specbook.stats import memory, roofline
 from specbook.stats.memory import Memory
+from specbook.stats.shape import Sized
 
 START_S = 120.0
 """A compiled start of a large model, as others report it; a Neuron compiler may take hours the first time."""
@@ -108,7 +110,7 @@ def of(what: Machine, target: Target, speculation: Speculation | None) -> Memory
     Raises:
         ConfigError: if the machine has too few devices, or their number does not divide the model.
     """
-    ranks, known = target.tensor_parallel_size, sized.of(target)
+    ranks, known = target.tensor_parallel_size, Sized.of(target, *models.stored(target))
     devices = what.devices_for(ranks)
     if what.devices is not None and devices > what.devices:
         raise ConfigError(
@@ -149,8 +151,7 @@ def drafted(target: Target, speculation: Speculation | None) -> Draft:
 
 
 def _layers(folder: Path) -> int:
-    config: dict[str, Any] = shape.read_config(folder / "config.json")
-    return config.get("transformer_layer_config", config).get("num_hidden_layers", 1)
+    return Checkpoint(folder.name, read_config(folder)).get("num_hidden_layers") or 1
 
 
 def dollars(what: Machine, devices: int, hours: float) -> str:
@@ -168,7 +169,8 @@ def seconds(what: Machine, point: Point) -> float | None:
     Answers are at their cap, no draft is accepted, and steps are as fast as the memory. None where the peak
     or the shape is not known.
     """
-    peak, known, load = PEAKS.get(what.peak or ""), sized.of(point.target), point.load
+    peak, load = PEAKS.get(what.peak or ""), point.load
+    known = Sized.of(point.target, *models.stored(point.target))
     if load.request_rate_per_s is not None:
         return (load.num_requests + load.num_warmups) / load.request_rate_per_s
     if peak is None or known is None or load.concurrency is None:

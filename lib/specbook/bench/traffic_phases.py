@@ -27,7 +27,7 @@ from specbook.engine.base import Counters
 from specbook.engine.server import Server
 from specbook.errors import EngineError
 from specbook.records.drift_results import Episode, Readings, Requests
-from specbook.stats import stream_chunks
+from specbook.stats import windows
 
 T = TypeVar("T")
 TIMEOUT_S = 1800
@@ -174,7 +174,7 @@ def timed(server: Server, how: Phases, seed: int) -> tuple[dict[str, Any], float
         EngineError: if a request failed, or no answer has a step.
     """
     result = send(how, server, seed)
-    step_s = stream_chunks.step_s(result["itls"])
+    step_s = windows.step_s(result["itls"])
     if any(result["errors"]) or math.isnan(step_s):
         raise EngineError(f"{server.target.name} answered too little to time a step: {server.last_words()}")
     return result, step_s

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from specbook import engine
 from specbook.analysis import acceptance
-from specbook.config.profiles import Profile
+from specbook.config.machines import Profile
 from specbook.config.schema import Frozen
 from specbook.engine import counters
 from specbook.engine.client import Running

@@ -248,12 +248,12 @@ def serve(
     ] = False,
 ) -> None:
     """Serve a profile until Ctrl-C, on an OpenAI-compatible endpoint."""
-    from specbook.config import profiles
+    from specbook.config import machines
     from specbook.engine import client
     from specbook.engine.server import Server
 
     with _one_clear_message(f"{profile} has ended."):
-        chosen = profiles.load(profile)
+        chosen = machines.profile(profile)
         _warn([(chosen.target, chosen.speculation)])
         if api_key is not None:
             raise ConfigError(client.NO_KEY_ON_A_COMMAND_LINE)
@@ -287,7 +287,7 @@ def ask(
 ) -> None:
     """Ask one question; the answer streams, then four lines say what it took."""
     from specbook.cli import ask as asking
-    from specbook.config import prices, profiles
+    from specbook.config import machines, prices
     from specbook.engine.client import Running, read_api_key
     from specbook.engine.server import Server
 
@@ -300,7 +300,7 @@ def ask(
             running = Running(url, read_api_key(api_key_file))
             reply, served = asking.ask(running, question, max_tokens, show), running.title
         else:
-            chosen = profiles.load(profile)
+            chosen = machines.profile(profile)
             _warn([(chosen.target, chosen.speculation)])
             if usd_per_hour is None and chosen.price:
                 dollars, price = prices.machine(chosen.price).usd_per_hour, chosen.price

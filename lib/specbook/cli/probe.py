@@ -42,7 +42,7 @@ def probe(
     """Ask some of your own traffic, one prompt at a time, and say per category what was accepted."""
     from specbook import paths
     from specbook.bench.acceptance_probe import interleaved
-    from specbook.config import plan_overrides, profiles, prompt_files
+    from specbook.config import machines, plan_overrides, prompt_files
     from specbook.engine.client import Running, read_api_key
     from specbook.engine.server import Server
 
@@ -52,7 +52,7 @@ def probe(
         if url is not None:
             found = _asked(Running(url, read_api_key(api_key_file)), wanted, max_tokens, seconds)
         else:
-            chosen = profiles.load(profile)
+            chosen = machines.profile(profile)
             if chosen.speculation is None:
                 raise ConfigError(f"--profile {profile} does not draft: there is nothing to accept")
             err.print(f"starting {profile} ... (`specbook serve` keeps one up, and --url asks it at once)")

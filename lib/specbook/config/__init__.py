@@ -1,21 +1,19 @@
 """What to measure. In: a parameter file or a notebook's parameters. Out: a Plan, and from it the points."""
 
-from specbook.config.chapter import Chapter
-from specbook.config.notebook import from_notebook
-from specbook.config.plan import Plan
+from specbook.config.chapter import Chapter, CostPlan
+from specbook.config.machines import hardwares
+from specbook.config.plan import AnyPlan, Plan
 from specbook.config.plan_files import (
     GROUPS,
-    AnyPlan,
     Source,
     build,
     chapters,
     file,
-    hardwares,
+    from_notebook,
     in_book,
     load,
     sweeps,
 )
-from specbook.config.pricing import CostPlan
 from specbook.config.yaml_files import read_file
 
 __all__ = [

@@ -1,19 +1,28 @@
-"""What a hardware folder's `machine.yaml` says: which machines it is for, what they hold, what they serve."""
+"""What a hardware's folder says: which machines it is for, what they hold and serve, and named servers.
 
-from typing import Literal, TypeVar
+`machine.yaml` describes the machine. Named servers are `<hardware>/<name>` of its `profiles.yaml`. A machine
+that serves models has one of each, `h200/qwen3-32b-fp8`, and of each with each of its heads,
+`h200/qwen3-32b-fp8+eagle3`; `baseline` and `eagle3` are those of its first model.
+"""
+
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
 from specbook import paths
-from specbook.config.schema import Frozen, Name
-from specbook.config.yaml_files import read_file
+from specbook.config import models
+from specbook.config.models import Head
+from specbook.config.schema import Frozen, Name, Speculation, Target
+from specbook.config.yaml_files import read_as, read_file
 from specbook.errors import ConfigError
-from specbook.suggestions import explain
+from specbook.suggestions import explain, near
 
 SHARED = "shared"
 """Folder of params/ with the chapters of every machine that serves models of `params/models/`."""
 NO_HARDWARE = ("models", SHARED)
 """Folders of params/ that are no machine's."""
+K = 3
+"""Draft tokens a step of a served head: where public cards and their engines' recipes start."""
 
 
 class Served(Frozen):
@@ -83,9 +92,99 @@ def read(hardware: str, kind: type[File]) -> File:
         ConfigError: if the file cannot be used.
     """
     path = paths.params_dir() / folder(hardware) / "machine.yaml"
-    if not path.is_file():
-        return kind()
+    return read_as(path, kind) if path.is_file() else kind()
+
+
+def hardwares() -> list[str]:
+    """Every folder of params/ that is a hardware's."""
+    folders = paths.params_dir().glob("*/")
+    return sorted(path.name for path in folders if path.is_dir() and path.name not in NO_HARDWARE)
+
+
+def served(hardware: str) -> Served | None:
+    """What a hardware serves: the model after its colon, else its first; None where it names no models.
+
+    Raises:
+        ConfigError: if it does not serve what follows the colon, naming the near match.
+    """
+    listed = {one.name: one for one in read(hardware, MachineFile).serves}
+    base, colon, chosen = hardware.partition(":")
+    if not colon:
+        return next(iter(listed.values()), None)
+    if chosen not in listed:
+        raise ConfigError(f"params/{base}/machine.yaml serves no {chosen!r}{near(chosen, listed)}")
+    return listed[chosen]
+
+
+def target(chosen: Served) -> Target:
+    """The target that a machine serves; ConfigError if the model has no such weights."""
+    listed = {str(form): weights for form, weights in models.load(chosen.model).weights.items()}
+    found = listed.get(chosen.weights)
+    if found is None:
+        fitting = near(chosen.weights, listed)
+        raise ConfigError(f"model {chosen.model!r} has no weights {chosen.weights!r}{fitting}")
+    return Target(
+        name=chosen.name, model=found.model, revision=found.revision,
+        dtype="bfloat16" if chosen.weights == "bf16" else "auto",
+        **chosen.model_dump(exclude={"model", "weights"}),
+    )  # fmt: skip
+
+
+def head(chosen: Served, name: str) -> Head:
+    """A head of the served model by its name; ConfigError, naming those there are, if it has none such."""
+    heads = models.load(chosen.model).heads
+    if name not in heads:
+        raise ConfigError(
+            f"params/models/{chosen.model}/model.yaml names no head {name!r}{near(name, heads)}: "
+            "add one, or leave the chapter out for this model"
+        )
+    return heads[name]
+
+
+class Profile(Frozen):
+    """A server to start, and what its hour costs."""
+
+    target: Target
+    speculation: Speculation | None = None
+    price: str | None = None
+    """Entry of `params/prices.yaml`; None when no list price fits this machine."""
+
+
+def profiles(hardware: str) -> dict[str, Any]:
+    """A hardware's profiles by their short names: its file's as they stand there, and its models'."""
+    path = paths.params_dir() / hardware / "profiles.yaml"
+    return {**_of_models(hardware), **(read_file(path) if path.is_file() else {})}
+
+
+def profile(name: str) -> Profile:
+    """The profile called `<hardware>/<name>`, e.g. `cpu/eagle3`.
+
+    Raises:
+        ConfigError: if there is none, naming the near match.
+    """
+    hardware, _, short = name.partition("/")
+    known = {one: named for one in hardwares() if (named := profiles(one))}
+    if hardware not in known:
+        raise ConfigError(f"no profile {name!r}: no hardware {hardware!r}{near(hardware, known)}")
+    if short not in known[hardware]:
+        full = [f"{hardware}/{key}" for key in known[hardware]]
+        raise ConfigError(f"no profile {name!r}{near(name, full)}")
     try:
-        return kind.model_validate(read_file(path))
+        return Profile.model_validate(known[hardware][short])
     except ValidationError as error:
-        raise ConfigError(f"{path}: {explain(error, kind)}") from error
+        raise ConfigError(f"profile {name}: {explain(error, Profile)}") from error
+
+
+def _of_models(hardware: str) -> dict[str, Profile]:
+    """One server of each model, and one with each of its heads."""
+    found: dict[str, Profile] = {}
+    machine = read(hardware, MachineFile)
+    for chosen in machine.serves:
+        base = Profile(target=target(chosen), price=machine.price)
+        found[chosen.name] = base
+        for name, head in models.load(chosen.model).heads.items():
+            speculation = Speculation(num_speculative_tokens=K, **head.draft.model_dump())
+            found[f"{chosen.name}+{name}"] = base.model_copy(update={"speculation": speculation})
+    first = next(iter(machine.serves), None)
+    short = {"baseline": first.name, "eagle3": f"{first.name}+eagle3"} if first else {}
+    return found | {name: found[long] for name, long in short.items() if long in found}

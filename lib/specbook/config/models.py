@@ -1,21 +1,18 @@
 """Models that several machines serve: `params/models/<name>/model.yaml`, with the config.json beside it."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, JsonValue, ValidationError
+from pydantic import Field, JsonValue
 
 from specbook import paths
-from specbook.config import machines, methods
-from specbook.config.machines import Served
-from specbook.config.methods.base import TrainedDraft
+from specbook.config.checkpoint import read_config
 from specbook.config.packages import Packaged
-from specbook.config.schema import Draft, Frozen, Name, Target
-from specbook.config.yaml_files import read_file
+from specbook.config.schema import Draft, Frozen, Name, Target, resolve_model
+from specbook.config.yaml_files import read_as
 from specbook.errors import ConfigError
-from specbook.suggestions import explain, near
+from specbook.suggestions import near
 
 Format = Literal["bf16", "fp8", "int4-awq", "mxfp4"]
 Revision = Field(default=None, pattern=r"^[0-9a-f]{40}$")
@@ -74,9 +71,13 @@ class Model(Frozen):
         return next((head for head in self.heads.values() if head.draft.model == model), None)
 
 
-def config(name: str) -> Path:
-    """The folder that holds the model's config.json."""
+def _folder(name: str) -> Path:
     return paths.params_dir() / "models" / name
+
+
+def config(name: str) -> dict[str, Any]:
+    """The config.json of the model of that name."""
+    return read_config(_folder(name))
 
 
 def names() -> list[str]:
@@ -92,11 +93,7 @@ def load(name: str) -> Model:
     """
     if name not in names():
         raise ConfigError(f"no model {name!r} in params/models/{near(name, names())}")
-    path = config(name) / "model.yaml"
-    try:
-        return Model.model_validate(read_file(path))
-    except ValidationError as error:
-        raise ConfigError(f"{path}: {explain(error, Model)}") from error
+    return read_as(_folder(name) / "model.yaml", Model)
 
 
 def of(hub_id: str) -> tuple[str, Format] | None:
@@ -108,74 +105,19 @@ def of(hub_id: str) -> tuple[str, Format] | None:
     return None
 
 
-def served(hardware: str) -> Served | None:
-    """What a hardware serves: the model after its colon, else its first; None where it names no models.
+def stored(target: Target) -> tuple[dict[str, Any] | None, Format | None]:
+    """A target's config.json, of its folder or its model file, and its format where only that file says it.
 
-    Raises:
-        ConfigError: if it does not serve what follows the colon, naming the near match.
+    (None, None) where it is in neither, or cannot be read.
     """
-    listed = {one.name: one for one in machines.read(hardware, machines.MachineFile).serves}
-    base, colon, chosen = hardware.partition(":")
-    if not colon:
-        return next(iter(listed.values()), None)
-    if chosen not in listed:
-        raise ConfigError(f"params/{base}/machine.yaml serves no {chosen!r}{near(chosen, listed)}")
-    return listed[chosen]
-
-
-def target(chosen: Served) -> Target:
-    """The target that a machine serves; ConfigError if the model has no such weights."""
-    listed = {str(form): weights for form, weights in load(chosen.model).weights.items()}
-    found = listed.get(chosen.weights)
-    if found is None:
-        fitting = near(chosen.weights, listed)
-        raise ConfigError(f"model {chosen.model!r} has no weights {chosen.weights!r}{fitting}")
-    return Target(
-        name=chosen.name, model=found.model, revision=found.revision,
-        dtype="bfloat16" if chosen.weights == "bf16" else "auto",
-        **chosen.model_dump(exclude={"model", "weights"}),
-    )  # fmt: skip
-
-
-def head(chosen: Served, name: str) -> Head:
-    """A head of the served model by its name; ConfigError, naming those there are, if it has none such."""
-    heads = load(chosen.model).heads
-    if name not in heads:
-        raise ConfigError(
-            f"params/models/{chosen.model}/model.yaml names no head {name!r}{near(name, heads)}: "
-            "add one, or leave the chapter out for this model"
-        )
-    return heads[name]
-
-
-def sweep(planned: Mapping[str, Any], hardware: str) -> dict[str, Any]:
-    """A sweep's fields; where they name no target, that of the model which the hardware serves.
-
-    Then a draft that is one word is one of its heads, or a method that needs no training. A head's name with
-    a question mark behind it (`p-eagle?`) is left out where the model has no such head. A target without a
-    model adds to the served one; with `load_format: dummy` it and its heads are served as shapes.
-    """
-    chosen, given = served(hardware), planned.get("target", {})
-    if chosen is None or not isinstance(given, Mapping) or "model" in given:
-        return dict(planned)
-    aim = target(chosen).model_dump(exclude_defaults=True) | dict(given)
-    asked = planned.get("drafts") or ()
-    drafts = [_draft(chosen, one) for one in asked if not _lacks(chosen, one)]
-    if aim.get("load_format") == "dummy":
-        shape(chosen.name)  # refuses one that is not known
-        aim |= {"model": f"{SHAPES}/{chosen.name}", "revision": None}
-        drafts = [_of_shape(chosen.model, one) for one in drafts]
-    return {**planned, "target": aim, "drafts": drafts}
-
-
-def _of_shape(name: str, draft: Any) -> Any:
-    """The draft with its head's shape in place of its weights; one that has no head stays as it is."""
-    heads = load(name).heads.items() if isinstance(draft, Mapping) else ()
-    short = next((short for short, head in heads if head.draft.model == draft.get("model")), None)
-    if short is None:
-        return draft
-    shape(f"{name}-{short}")
-    return {**draft, "model": f"{SHAPES}/{name}-{short}", "revision": None}
+    folder = Path(resolve_model(target.model))
+    try:
+        if folder.is_dir():
+            return read_config(folder), None
+        found = of(target.model)
+        return (config(found[0]), found[1]) if found else (None, None)
+    except ConfigError:
+        return None, None
 
 
 def shape(name: str) -> dict[str, Any]:
@@ -185,7 +127,7 @@ def shape(name: str) -> dict[str, Any]:
         ConfigError: if no model file knows it, or its shape is not known.
     """
     for model in names():
-        body = json.loads((config(model) / "config.json").read_text(encoding="utf-8"))
+        body = config(model)
         for form, weights in load(model).weights.items():
             if name == f"{model}-{form}":
                 return _narrowed(name, body, form, weights)
@@ -194,6 +136,16 @@ def shape(name: str) -> dict[str, Any]:
     raise ConfigError(
         f"no model {name!r} in params/models/: a shape is named <model>-<format> or <model>-<head>"
     )
+
+
+def as_shape(name: str, draft: Any) -> Any:
+    """A draft of the model `name`, its head's shape in place of its weights; one without a head as it is."""
+    heads = load(name).heads.items() if isinstance(draft, Mapping) else ()
+    short = next((short for short, head in heads if head.draft.model == draft.get("model")), None)
+    if short is None:
+        return draft
+    shape(f"{name}-{short}")
+    return {**draft, "model": f"{SHAPES}/{name}-{short}", "revision": None}
 
 
 def head_of_shape(folder: str) -> Head | None:
@@ -227,27 +179,3 @@ def _head_of(name: str, body: dict[str, Any], head: Head) -> dict[str, Any]:
         "num_hidden_layers": head.num_layers, "tie_word_embeddings": False, "rope_theta": body["rope_theta"],
         **{key: body[key] for key in keys if key in body}, **head.shape.model_dump(),
     }  # fmt: skip
-
-
-def _lacks(chosen: Served, given: Any) -> bool:
-    if not isinstance(given, str) or not given.endswith("?"):
-        return False
-    return given.removesuffix("?") not in load(chosen.model).heads
-
-
-def _draft(chosen: Served, given: Any) -> Any:
-    untrained = [one.name for one in methods.known() if not issubclass(one.keys, TrainedDraft)]
-    if not isinstance(given, str) or "/" in given or given in untrained:
-        return given
-    return head(chosen, given.removesuffix("?")).draft.model_dump(exclude_defaults=True)
-
-
-def cost(planned: Mapping[str, Any], hardware: str) -> dict[str, Any]:
-    """A cost plan's fields, with the machine's price, the served model's devices, and that model's hosts."""
-    chosen = served(hardware)
-    if chosen is None:
-        return dict(planned)
-    machine = machines.read(hardware, machines.MachineFile)
-    given = {"devices": machine.devices_for(chosen.tensor_parallel_size), "price": machine.price}
-    hosts = [*load(chosen.model).apis, *planned.get("apis", ())]
-    return {**given, **planned, "apis": hosts}

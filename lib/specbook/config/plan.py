@@ -1,12 +1,16 @@
-"""What one chapter measures: arms, loads and domains, and the order in which their points are measured."""
+"""What one chapter measures: arms, loads and domains, and the points that they make."""
 
+import os.path
 from collections.abc import Collection, Iterator, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field
 
+from specbook import paths
+from specbook.config import prompt_files
 from specbook.config.schema import (
     Arm,
+    Domain,
     Draft,
     ExecutionMode,
     Frozen,
@@ -17,6 +21,8 @@ from specbook.config.schema import (
     Target,
     Traffic,
 )
+from specbook.errors import ConfigError
+from specbook.suggestions import near
 
 
 class Lossless(Frozen):
@@ -36,14 +42,41 @@ class PlannedDraft(Draft):
     """In place of the sweep's: what is best for one method may be out of the question for another."""
 
 
-class Plan(Frozen):
-    """What one chapter measures, on one hardware. The fields are the keys of a group in a parameter file."""
+class AnyPlan(Frozen):
+    """One group of a chapter's parameter file, on one hardware; by itself it measures nothing."""
 
     chapter: str
     hardware: str
     """Folder under params/."""
     group: str
     """`quick` fits ten minutes for the whole book; `full` is what `results/` ships."""
+
+    def parts(self) -> list["Plan"]:
+        """The sweeps that the chapter measures itself."""
+        return []
+
+    def points(self) -> list[Point]:
+        """Those of all sweeps, in their order."""
+        return [point for sweep in self.parts() for point in sweep.points()]
+
+    def models(self) -> list[str]:
+        """Every model that it serves or drafts with, once."""
+        return []
+
+    def without(self, models: Collection[str]) -> Self:
+        """The plan less its drafts, sweeps and experiments of these models, named as plans name them."""
+        return self
+
+    def check(self) -> None:
+        """Raise ConfigError, or pydantic's ValidationError, if it cannot be measured or priced."""
+
+    def _error(self, problem: str) -> ConfigError:
+        return ConfigError(f"plan of {self.chapter}: {problem}")
+
+
+class Plan(AnyPlan):
+    """A sweep of one target's server. The fields are the keys of a group in a parameter file."""
+
     target: Target
     baselines: tuple[ExecutionMode, ...] = Field(min_length=1)
     """Execution modes of the arms without speculation; the faster one is the baseline of a ratio."""
@@ -72,8 +105,8 @@ class Plan(Frozen):
     """Server starts per arm."""
     lossless: Lossless | None = None
 
-    def parts(self) -> list[Self]:
-        """The sweeps that the chapter measures itself: this one."""
+    def parts(self) -> list["Plan"]:
+        """This one."""
         return [self]
 
     def models(self) -> list[str]:
@@ -135,3 +168,53 @@ class Plan(Frozen):
         """One per domain, in the plan's order."""
         how = {"max_tokens": self.max_tokens, "temperature": self.temperature, "seed": self.seed}
         return [Traffic(domain=domain, prompts=self.prompts, **how) for domain in self.domains]
+
+    def check(self) -> None:
+        """Raise ConfigError, or pydantic's ValidationError, if a point of the plan could not be measured."""
+        self._check_loads()
+        for traffic in self.traffic():
+            self._check_own(traffic) if traffic.prompts else self._check_heldout(traffic)
+        keys = [point.key for point in self.points()]
+        if len(set(keys)) < len(keys):
+            raise self._error("a list names one value twice: name it once")
+        if self.lossless is not None:
+            self.speculations((self.lossless.num_speculative_tokens,))
+
+    def _check_loads(self) -> None:
+        most = self.target.max_num_seqs
+        loads = [*self.concurrency, *([self.lossless.concurrency] if self.lossless else [])]
+        if missing := [c for c in self.concurrency if c not in self.num_requests]:
+            raise self._error(f"num_requests has no entry for concurrency {missing}: add it")
+        if too_many := sorted({c for c in loads if c > most}):
+            raise self._error(
+                f"concurrency {too_many} exceeds max_num_seqs {most} of the target: the rest would queue and "
+                "be no part of the batch. Raise max_num_seqs, or lower concurrency"
+            )
+        if self.max_tokens >= self.target.max_model_len:
+            raise self._error(
+                f"max_tokens {self.max_tokens} leaves no room for a prompt in max_model_len "
+                f"{self.target.max_model_len} of the target: lower the one, or raise the other"
+            )
+
+    def _check_heldout(self, traffic: Traffic) -> None:
+        file, known = traffic.file(), get_args(Domain)
+        if os.path.isfile(file):
+            return
+        if traffic.domain not in known:
+            raise self._error(
+                f"no domain {traffic.domain!r}{near(traffic.domain, known)}. "
+                "To ask prompts of your own, give their file as `prompts`"
+            )
+        raise self._error(
+            f"no prompts of domain {traffic.domain!r} yet: {paths.portable(str(file))} is not there. "
+            "Leave the domain out, or give `prompts`, a JSONL file of your own"
+        )
+
+    def _check_own(self, traffic: Traffic) -> None:
+        """A batch that holds one prompt several times says little of a batch of traffic."""
+        distinct, batch = len(prompt_files.of(traffic)), max(self.concurrency, default=1)
+        if distinct < batch:
+            raise self._error(
+                f"{self.prompts} has {distinct} distinct prompts of {traffic.domain!r}, and a batch of "
+                f"{batch} would hold some twice: give at least {batch}, or lower `concurrency`"
+            )

@@ -1,42 +1,36 @@
-"""From a parameter file to the points to measure: `params/<hardware>/<chapter>.yaml` -> Plan -> points."""
+"""From a parameter file, `params/<hardware>/<chapter>.yaml`, or a notebook's parameters to a plan."""
 
-from collections.abc import Mapping, Sequence
+import ast
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import ValidationError
 
 from specbook import paths
-from specbook.config import machines, models
+from specbook.config import machines
 from specbook.config import plan_overrides as own
-from specbook.config.chapter import Chapter
-from specbook.config.plan import Plan
-from specbook.config.plan_checks import check
-from specbook.config.pricing import CostPlan
+from specbook.config.chapter import Chapter, CostPlan
+from specbook.config.machines import hardwares
+from specbook.config.plan import AnyPlan, Plan
 from specbook.config.yaml_files import read_file
 from specbook.errors import ConfigError
-from specbook.suggestions import explain, near
+from specbook.suggestions import close, explain, near
 
 Source = Literal["records", "hardware"]
 GROUPS = ("quick", "full")
 APPENDIX = "appendix_"
 """Begins the name of a plan that is no chapter: it is measured by name only."""
-AnyPlan = Plan | CostPlan | Chapter
 EXPERIMENTS: dict[str, type[AnyPlan]] = {"sweep": Plan, "cost": CostPlan}
 """What a parameter file's `experiment` may be; without one it is a sweep, or a `Chapter` of parts."""
 _WHERE = {"chapter", "hardware", "group"}
 CHAPTER_ALONE = ("context",)
 """Fields of a chapter of parts that its sweeps do not have."""
-
-
 KEYS = ("experiment", "hardware", "group", "source", "quick_book", *GROUPS)
 """Top-level keys of a parameter file."""
-
-
-def hardwares() -> list[str]:
-    """Every folder of params/ that is a hardware's."""
-    folders = paths.params_dir().glob("*/")
-    return sorted(path.name for path in folders if path.is_dir() and path.name not in machines.NO_HARDWARE)
+_JUPYTER_NAMES = {"In", "Out"}
+_INJECTED = "# Parameters\n"
+"""First line of the cell that papermill adds."""
 
 
 def file(chapter: str, hardware: str) -> Path:
@@ -48,7 +42,7 @@ def file(chapter: str, hardware: str) -> Path:
         raise ConfigError(f"no plan {chapter!r}: a chapter is named without a folder")
     own = paths.params_dir() / base / f"{chapter}.yaml"
     shared = paths.params_dir() / machines.SHARED / own.name
-    return shared if models.served(hardware) and not own.is_file() and shared.parent.is_dir() else own
+    return shared if machines.served(hardware) and not own.is_file() and shared.parent.is_dir() else own
 
 
 def chapters(names: Sequence[str], hardware: str) -> list[str]:
@@ -109,22 +103,19 @@ def build(
         raise ConfigError(f"no group {group!r} in the plan of {chapter}{near(group, known)}")
     chosen = {name: value for name, value in overrides.items() if value is not None}
     where = {"chapter": chapter, "hardware": hardware, "group": group}
+
+    def sweep(planned: Mapping[str, Any]) -> AnyPlan:
+        return _made(Plan, {**own.filled(chapter, own.of_machine(planned, hardware), chosen), **where})
+
     if kind is Plan:
-        return _made(kind, {**_sweep(chapter, body[group], hardware, chosen), **where})
-    if kind is not Chapter:
-        return _made(kind, {**models.cost(body[group], hardware), **chosen, **where})
+        return sweep(body[group])
+    if kind is CostPlan:
+        return _made(kind, {**own.cost(body[group], hardware), **chosen, **where})
     mine = {name: chosen.pop(name) for name in CHAPTER_ALONE if name in chosen}
     sweeps = body[group].get("sweeps", [])
     if not isinstance(sweeps, list) or not all(isinstance(one, Mapping) for one in sweeps):
         raise ConfigError(f"plan of {chapter}: `sweeps` is a list of groups, each with its target")
-    parts = [_made(Plan, {**_sweep(chapter, one, hardware, chosen), **where}) for one in sweeps]
-    return _made(Chapter, {**body[group], **mine, **where, "sweeps": parts})
-
-
-def _sweep(
-    chapter: str, planned: Mapping[str, Any], hardware: str, chosen: Mapping[str, Any]
-) -> dict[str, Any]:
-    return own.filled(chapter, models.sweep(planned, hardware), chosen)
+    return _made(Chapter, {**body[group], **mine, **where, "sweeps": [sweep(one) for one in sweeps]})
 
 
 def _made(kind: type[AnyPlan], fields: Mapping[str, Any]) -> AnyPlan:
@@ -135,7 +126,7 @@ def _made(kind: type[AnyPlan], fields: Mapping[str, Any]) -> AnyPlan:
             raise ConfigError(f"unknown parameter {name!r} in the plan of {chapter}{fitting}")
     try:
         plan = kind.model_validate(fields)
-        check(plan) if isinstance(plan, Plan) else plan.check()
+        plan.check()
     except ValidationError as error:
         raise ConfigError(f"plan of {chapter}: {explain(error, kind)}") from error
     return plan
@@ -174,3 +165,53 @@ def settable(kind: type[AnyPlan] = Plan) -> set[str]:
     """Fields of a plan that a parameter file or a notebook may set; in a chapter of parts, of every sweep."""
     alone = CHAPTER_ALONE if kind is Chapter else ()
     return {*(Plan if kind is Chapter else kind).model_fields, *alone} - _WHERE
+
+
+def from_notebook(chapter: str, names: Mapping[str, Any]) -> AnyPlan:
+    """The plan that a notebook's parameters ask for; call it with `globals()` in the first cell after them.
+
+    The cell tagged `parameters` says which names exist. Papermill injects whatever it is given, and only logs
+    what it does not know, so every other name is refused here. When the cell is run once more, names of later
+    cells are there too: then only those that look misspelt are refused.
+
+    Raises:
+        ConfigError: for a name that is no parameter, naming the near match; see `load` for the rest.
+    """
+    _check_names(names.get("In", ()))
+    body = read_file(file(chapter, names["hardware"]))
+    mine = settable(experiment(chapter, body))
+    known = {*KEYS, *mine}
+    again = any(isinstance(value, AnyPlan) for value in names.values())
+    given = {name: value for name, value in names.items() if _is_parameter(name, value)}
+    for name in given:
+        if name not in known and (not again or close(name, known)):
+            raise ConfigError(f"unknown parameter {name!r}{near(name, known)}")
+    if given["source"] not in get_args(Source):
+        raise ConfigError(f"source = {given['source']!r}: use 'records' (replay) or 'hardware' (measure)")
+    hardware, group = given["hardware"], given["group"]
+    body = {**body, **{g: given[g] for g in GROUPS if g in given}}
+    overrides = {name: value for name, value in given.items() if name in mine}
+    return build(chapter, body, hardware=hardware, group=group, overrides=overrides)
+
+
+def _check_names(cells: Iterable[str]) -> None:
+    """Papermill writes `name = value` with whatever it is given for a name, so a name may be any code."""
+    for cell in cells:
+        for made in ast.parse(cell).body if cell.startswith(_INJECTED) else ():
+            if not (isinstance(made, ast.Assign) and all(isinstance(t, ast.Name) for t in made.targets)):
+                raise ConfigError(
+                    f"a parameter's name is code, and it was run: {ast.unparse(made)!r}: give a plain name"
+                )
+
+
+def _is_parameter(name: str, value: Any) -> bool:
+    return not name.startswith("_") and name not in _JUPYTER_NAMES and _is_plain(value)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether papermill could have injected it: JSON, and nothing else."""
+    if isinstance(value, Mapping):
+        value = [*value, *value.values()]
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str)

@@ -1,16 +1,18 @@
-"""Your own model and prompts: what the short forms of `target`, `drafts` and `prompts` mean in a plan."""
+"""A plan with another model or other prompts: those that its machine serves, and your own, given in short."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from specbook import paths
-from specbook.config import datasets, methods, models
+from specbook.config import datasets, machines, methods, models
 from specbook.config import prompt_files as prompts
-from specbook.config.methods import detect
+from specbook.config.checkpoint import Checkpoint
+from specbook.config.machines import Served
+from specbook.config.methods.base import TrainedDraft
 from specbook.errors import ConfigError
 from specbook.suggestions import NO_YAML, near
 
@@ -109,7 +111,7 @@ def draft(text: str) -> dict[str, Any]:
     if paths.located(text) is None and "/" not in text:
         raise ConfigError(f"no draft {text!r}{near(text, names)}: give a folder, a hub id, or a method")
     model = folder_or_hub_id(text, "draft")
-    found = detect.method(model, paths.at(model))
+    found = methods.detect(Checkpoint.of_draft(model))
     parallel = {"parallel_drafting": True} if found.parallel_drafting else {}
     return {"method": found.name, "model": model, **parallel}
 
@@ -162,3 +164,43 @@ def _refuse_strangers(chapter: str, planned: Mapping[str, Any], given: Mapping[s
             f"plan of {chapter}: its draft {trained[0]} was trained for {old.get('model')}: give a draft for "
             "your target too (--draft, or the parameter `drafts`); `ngram` needs no training"
         )
+
+
+def of_machine(planned: Mapping[str, Any], hardware: str) -> dict[str, Any]:
+    """A sweep's fields; where they name no target, that of the model which the hardware serves.
+
+    Then a draft that is one word is one of its heads, or a method that needs no training. A head's name with
+    a question mark behind it (`p-eagle?`) is left out where the model has no such head. A target without a
+    model adds to the served one; with `load_format: dummy` it and its heads are served as shapes.
+    """
+    chosen, given = machines.served(hardware), planned.get("target", {})
+    if chosen is None or not isinstance(given, Mapping) or "model" in given:
+        return dict(planned)
+    aim = machines.target(chosen).model_dump(exclude_defaults=True) | dict(given)
+    drafts = list(_with_heads(chosen, planned.get("drafts") or ()))
+    if aim.get("load_format") == "dummy":
+        models.shape(chosen.name)  # refuses one that is not known
+        aim |= {"model": f"{models.SHAPES}/{chosen.name}", "revision": None}
+        drafts = [models.as_shape(chosen.model, one) for one in drafts]
+    return {**planned, "target": aim, "drafts": drafts}
+
+
+def _with_heads(chosen: Served, drafts: Iterable[Any]) -> Iterator[Any]:
+    heads = models.load(chosen.model).heads
+    untrained = [one.name for one in methods.known() if not issubclass(one.keys, TrainedDraft)]
+    for draft in drafts:
+        if not isinstance(draft, str) or "/" in draft or draft in untrained:
+            yield draft
+        elif (name := draft.removesuffix("?")) in heads or name == draft:
+            yield machines.head(chosen, name).draft.model_dump(exclude_defaults=True)
+
+
+def cost(planned: Mapping[str, Any], hardware: str) -> dict[str, Any]:
+    """A cost plan's fields, with the machine's price, the served model's devices, and that model's hosts."""
+    chosen = machines.served(hardware)
+    if chosen is None:
+        return dict(planned)
+    machine = machines.read(hardware, machines.MachineFile)
+    given = {"devices": machine.devices_for(chosen.tensor_parallel_size), "price": machine.price}
+    hosts = [*models.load(chosen.model).apis, *planned.get("apis", ())]
+    return {**given, **planned, "apis": hosts}

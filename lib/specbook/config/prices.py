@@ -1,17 +1,15 @@
 """Prices with their source and date, from `params/prices.yaml`: machines by the hour, APIs by the token."""
 
 import datetime
-from functools import lru_cache
-from pathlib import Path
 from typing import Literal, Self, TypeVar
 
-import yaml
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from specbook import paths
 from specbook.config.schema import Frozen
+from specbook.config.yaml_files import read_as
 from specbook.errors import ConfigError
-from specbook.suggestions import NO_YAML, near
+from specbook.suggestions import near
 
 Purchase = Literal["on demand", "spot", "reserved", "capacity block", "not stated"]
 
@@ -85,20 +83,7 @@ def load() -> Prices:
         ConfigError: if the file is missing, malformed, names a thing twice, or an entry lacks source or date.
     """
     path = paths.params_dir() / "prices.yaml"
-    try:
-        return _parsed(path, path.read_text(encoding="utf-8"))
-    except (OSError, *NO_YAML) as error:
-        raise ConfigError(f"cannot read {path}: {error}") from error
-
-
-@lru_cache(maxsize=4)
-def _parsed(path: Path, text: str) -> Prices:
-    # YAML is slow to read, and a chapter asks for a price hundreds of times.
-    try:
-        found = TypeAdapter(Prices).validate_python(yaml.safe_load(text))
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ConfigError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    found = read_as(path, Prices)
     for entries in (found.machines, found.apis):
         names = sorted(entry.name for entry in entries)
         if len(set(names)) < len(names):

@@ -1,12 +1,17 @@
 """The one reader of the YAML files below params/."""
 
+from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
+from pydantic import BaseModel, ValidationError
 
 from specbook.errors import ConfigError
-from specbook.suggestions import NO_YAML, near
+from specbook.suggestions import NO_YAML, explain, near
+
+T = TypeVar("T", bound=BaseModel)
 
 
 def read_file(path: Path) -> dict[str, Any]:
@@ -16,10 +21,10 @@ def read_file(path: Path) -> dict[str, Any]:
         ConfigError: if it is missing, is not YAML, or holds anything but a mapping.
     """
     try:
-        body = yaml.safe_load(path.read_text(encoding="utf-8"))
+        body = deepcopy(_parsed(path.read_text(encoding="utf-8")))
     except OSError as error:
         known = sorted(p.stem for p in path.parent.glob("*.yaml"))
-        raise ConfigError(f"no plan {path}{near(path.stem, known)}") from error
+        raise ConfigError(f"no parameter file {path}{near(path.stem, known)}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 ({error}): save it as UTF-8") from error
     except NO_YAML as error:
@@ -27,3 +32,16 @@ def read_file(path: Path) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise ConfigError(f"{path} holds {type(body).__name__}, want a mapping of names to values")
     return body
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: str) -> Any:
+    return yaml.safe_load(text)  # slow, and a chapter asks for a price hundreds of times
+
+
+def read_as(path: Path, kind: type[T]) -> T:
+    """What a parameter file describes; ConfigError, naming the field, if it is none such."""
+    try:
+        return kind.model_validate(read_file(path))
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {explain(error, kind)}") from error

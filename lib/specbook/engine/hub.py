@@ -1,22 +1,9 @@
 """Is a model on the hub? Asked before an engine is started, which would be a minute in finding out."""
 
-from pathlib import Path
-
+from specbook.config import checkpoint
 from specbook.errors import ConfigError
 
 TIMEOUT_S = 10
-
-
-def cached_config(model: str, revision: str | None) -> Path | None:
-    """The model's config.json, if the hub's cache on this machine has it; None too for what can be no id."""
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
-    try:
-        found = try_to_load_from_cache(model, "config.json", revision=revision)
-    except HFValidationError:
-        return None
-    return Path(found) if isinstance(found, str) else None
 
 
 def check(model: str, revision: str | None) -> None:
@@ -30,7 +17,7 @@ def check(model: str, revision: str | None) -> None:
 
     named = f"{model}@{revision}" if revision else model
     try:
-        if cached_config(model, revision):
+        if checkpoint.cached(model, revision):
             return
         HfApi().model_info(model, revision=revision, timeout=TIMEOUT_S)
     except RevisionNotFoundError as error:

@@ -1,15 +1,14 @@
 """What would make an engine fail after half a minute, found in a millisecond before it is started."""
 
-import json
 import os.path
 import socket
 from pathlib import Path
-from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
 from specbook import paths
-from specbook.config.methods import Checkpoint
+from specbook.config import checkpoint
+from specbook.config.checkpoint import Checkpoint, read_config, read_json
 from specbook.config.schema import Speculation, Target, resolve_model
 from specbook.engine import hub
 from specbook.errors import ConfigError, EngineError
@@ -37,29 +36,10 @@ def local_folder(model: str) -> Path | None:
     return None
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """The model's config.json."""
-    return _mapping(folder / "config.json")
-
-
-def _mapping(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_bytes())
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read ({error.strerror}): the folder holds no model") from error
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not JSON ({error}): copy or train the model again") from error
-    if not isinstance(found, dict):
-        raise ConfigError(
-            f"{path} holds {type(found).__name__}, want a mapping: copy or train the model again"
-        )
-    return found
-
-
 def _indexed(index: Path) -> set[str]:
     """The files that an index names."""
     try:
-        return set(_mapping(index)["weight_map"].values())
+        return set(read_json(index)["weight_map"].values())
     except (LookupError, TypeError, AttributeError) as error:
         raise ConfigError(f"{index} has no weight_map of names: copy or train the model again") from error
 
@@ -145,9 +125,9 @@ def trained_depth(speculation: Speculation | None) -> int | None:
         return None
     path: Path | None = Path(resolve_model(speculation.model)) / "config.json"
     if not path.is_file():
-        path = hub.cached_config(speculation.model, speculation.revision)
+        path = checkpoint.cached(speculation.model, speculation.revision)
     try:
-        return Checkpoint(speculation.model, _mapping(path)).trained_depth if path else None
+        return Checkpoint(speculation.model, read_json(path)).trained_depth if path else None
     except ConfigError:  # `check` says so before it is served
         return None
 

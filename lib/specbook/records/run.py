@@ -80,7 +80,7 @@ class Measurement(Frozen):
     late_first_chunks: int | None = Field(default=None, ge=0)
     """Warning: requests whose stream stood still at first (`records.streaming`); None where nobody looked."""
     steady_s: float | None = Field(default=None, gt=0)
-    """Length of the steady window (`stats.steady`); None where there is none, or the record predates it."""
+    """Length of the steady window (`stats.windows`); None where there is none, or the record predates it."""
     mean_concurrency: float | None = Field(default=None, gt=0)
     """Requests in flight, averaged over the steady window; None where that is."""
     steady_output_tokens_per_s: float | None = Field(default=None, ge=0)

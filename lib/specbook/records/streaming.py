@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from specbook.stats import stream_chunks
+from specbook.stats import windows
 
 TOGETHER = 3
 """Chunks: the first one, and as many on its heels, that came as one. Two may be a hiccup."""
@@ -18,9 +18,9 @@ TOGETHER = 3
 def first_chunks(rows: pd.DataFrame) -> NDArray[np.bool_]:
     """[n] Whether the first TOGETHER chunks came as one, of one window's requests (REQUEST_COLUMNS).
 
-    A step is that of this window, by `stats.stream_chunks`.
+    A step is that of this window, by `stats.windows`.
     """
-    step_s = np.nan_to_num(stream_chunks.step_s(rows["itl_s"]))  # where all streams stood still there is none
-    longest_s = max(stream_chunks.TOGETHER * step_s, stream_chunks.LEAST_S)
+    step_s = np.nan_to_num(windows.step_s(rows["itl_s"]))  # where all streams stood still there is none
+    longest_s = max(windows.TOGETHER * step_s, windows.LEAST_S)
     first = (list(own[: TOGETHER - 1]) for own in rows["itl_s"])
     return np.array([len(own) == TOGETHER - 1 and max(own) < longest_s for own in first], dtype=bool)

@@ -1,6 +1,5 @@
 """Arithmetic alone, no engine and no files. In: numbers. Out: values with their intervals, and theory."""
 
-from specbook.stats.estimate import Estimate
-from specbook.stats.shares import finite, wilson
+from specbook.stats.estimate import Estimate, finite, wilson
 
 __all__ = ["Estimate", "finite", "wilson"]

@@ -35,17 +35,11 @@ def usd_per_million_tokens(
 
 
 def interval(output_tokens_per_s: Estimate, usd_per_hour: float, utilisation: float = 1.0) -> Estimate:
-    """`usd_per_million_tokens` of a measured rate: its interval carried over, its ends exchanged.
+    """`usd_per_million_tokens` of a measured rate; the slowest rate costs most.
 
     The price is taken as exact: what it may be instead is a question for `tornado`.
     """
-    rate = output_tokens_per_s
-    ends = {"value": rate.value, "high": rate.low, "low": rate.high}  # the slowest is the dearest
-    found = {
-        name: None if end is None else usd_per_million_tokens(end, usd_per_hour, utilisation)
-        for name, end in ends.items()
-    }
-    return rate.model_copy(update=found)
+    return output_tokens_per_s.through(lambda rate: usd_per_million_tokens(rate, usd_per_hour, utilisation))
 
 
 class Split(NamedTuple):
@@ -103,11 +97,7 @@ def api_usd_per_million_output(
 
 def saving(speedup: Estimate) -> Estimate:
     """Share of the bill that a speed-up saves, 1 - 1 / speed-up, with its interval; below 0 it is a cost."""
-    ends = {
-        name: None if getattr(speedup, name) is None else 1 - 1 / getattr(speedup, name)
-        for name in ("value", "low", "high")
-    }
-    return speedup.model_copy(update=ends)
+    return speedup.through(lambda times: 1 - 1 / times)
 
 
 def break_even_utilisation(output_tokens_per_s: float, usd_per_hour: float, usd_per_million: float) -> float:

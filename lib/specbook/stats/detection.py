@@ -11,9 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from specbook.stats.estimate import Estimate
+from specbook.stats.estimate import Estimate, wilson
 from specbook.stats.monitors import Growth, Monitor, Reference, alarms
-from specbook.stats.shares import wilson
 
 DAY_S = 86_400
 
@@ -55,20 +54,8 @@ def since_drift(monitor: Monitor, reference: Reference, episode: Episode) -> tup
     return found, episode.growth.end_s[after] - episode.drift_s
 
 
-def matched_threshold(
-    monitor: Monitor, reference: Reference, episodes: Sequence[Episode], *, share: float, within_s: float
-) -> float:
-    """The highest threshold with which `share` of the episodes alarm within `within_s` of the drift.
-
-    Raises:
-        ValueError: if there is no episode, or one ends before anything can be seen.
-    """
-    if not episodes or not 0 < share <= 1:
-        raise ValueError(f"need an episode and a share above 0, got {len(episodes)} and {share}")
-    return _threshold(_highest(monitor, reference, episodes, within_s), share)
-
-
 def _threshold(highest: np.ndarray, share: float) -> float:
+    """The highest threshold with which `share` of the episodes alarm in time, by `_highest`."""
     return float(np.sort(highest)[::-1][int(np.ceil(share * len(highest))) - 1])
 
 
@@ -175,12 +162,19 @@ def compare(
     share: float,
     within_s: float,
 ) -> list[Detected]:
-    """Each monitor at its `matched_threshold`, the fewest false alarms first, then the quickest.
+    """Each monitor at its own threshold, the fewest false alarms first, then the quickest.
+
+    The threshold is the highest with which `share` of the episodes alarm within `within_s` of the drift.
 
     An episode is judged at the threshold of the others: at one that it helped to set, it would be found by
     construction. A single episode is therefore never found. One that had to alarm at what is as usual,
     at 0 or below, to be quick enough is left out.
+
+    Raises:
+        ValueError: if there is no episode, or one ends before anything can be seen.
     """
+    if not episodes or not 0 < share <= 1:
+        raise ValueError(f"need an episode and a share above 0, got {len(episodes)} and {share}")
     made = []
     for monitor in monitors:
         highest = _highest(monitor, reference, episodes, within_s)

@@ -6,7 +6,6 @@ execution mode changes. Three findings together show losslessness: speculation f
 control, it forks where the two tokens' logits are nearly equal, and the answers are right as often.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
@@ -16,8 +15,7 @@ from pydantic import Field
 from scipy import stats
 
 from specbook.config.schema import Frozen
-from specbook.stats.estimate import Estimate
-from specbook.stats.shares import finite, wilson
+from specbook.stats.estimate import Estimate, finite, wilson
 
 
 class Equality(Frozen):
@@ -72,9 +70,6 @@ def compare(a: Sequence[Sequence[Any]], b: Sequence[Sequence[Any]]) -> Equality:
 def share_over_prompts(shares: ArrayLike) -> Estimate:
     """Mean of each prompt's share of equal answers, with Wilson's interval at n = prompts.
 
-    A prompt that is asked again says little new where decoding is greedy: the interval holds if it says
-    nothing new at all, and is wider than it need be where it does.
-
     Args:
         shares: one per prompt, in [0, 1].
 
@@ -84,11 +79,7 @@ def share_over_prompts(shares: ArrayLike) -> Estimate:
     each = finite(shares, "shares")
     if each.min() < 0 or each.max() > 1:
         raise ValueError(f"shares must lie in [0, 1], got {each.min():g} to {each.max():g}")
-    n, share, z = len(each), float(each.mean()), float(stats.norm.ppf(0.975))
-    centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z / (1 + z**2 / n) * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
-    low, high = round(centre - half, 12), round(centre + half, 12)  # rounding errors end at 0 and 1
-    return Estimate(value=share, low=low, high=high, n=n, unit_of_n="prompts", method="wilson")
+    return wilson(min(float(each.sum()), len(each)), len(each))
 
 
 def divergences(

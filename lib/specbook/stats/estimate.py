@@ -1,6 +1,15 @@
-"""What a statistic is handed on as: the value, its interval, and what n counts."""
+"""What a statistic is handed on as: the value, its interval, and what n counts; and shares, with theirs.
 
-from typing import Literal
+Source: Wilson 1927 (doi:10.1080/01621459.1927.10502953).
+"""
+
+import math
+from collections.abc import Callable
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
 
 from specbook.config.schema import Frozen
 
@@ -19,6 +28,13 @@ class Estimate(Frozen):
     level: float = 0.95
     method: Literal["student-t", "prompts-and-restarts", "wilson", "poisson", "none"]
 
+    def through(self, function: Callable[[float], float]) -> Self:
+        """The estimate of a `function` of the number, one that rises everywhere or falls everywhere."""
+        low, high = (None if end is None else function(end) for end in (self.low, self.high))
+        if low is not None and high is not None:
+            low, high = sorted((low, high))
+        return self.model_copy(update={"value": function(self.value), "low": low, "high": high})
+
     @property
     def counted(self) -> str:
         """`5 restarts`, or `5 restarts × 12 prompts`."""
@@ -34,3 +50,33 @@ class Estimate(Frozen):
     def format(self, unit: str = "", digits: int = 2) -> str:
         """`2.31x [2.20, 2.44], n=5 restarts` for unit `x`; see `span`."""
         return f"{self.span(unit, digits)}, n={self.counted}"
+
+
+def finite(values: ArrayLike, name: str, ndim: int = 1) -> NDArray[np.float64]:
+    """`values` as a float array of `ndim` dimensions.
+
+    Raises:
+        ValueError: if it has another shape, is empty, or holds NaN or infinity.
+    """
+    array = np.asarray(values, dtype=float)
+    if array.ndim != ndim or array.size == 0 or not np.isfinite(array).all():
+        raise ValueError(f"{name} must be {ndim}-D, non-empty and finite, got shape {array.shape}")
+    return array
+
+
+def wilson(successes: float, n: int, level: float = 0.95, unit_of_n: str = "prompts") -> Estimate:
+    """A share successes/n with Wilson's score interval, which stays inside [0, 1] and holds at 0 and n.
+
+    `successes` may be a sum of shares, one for each of n prompts that were asked several times: the interval
+    holds if asking again says nothing new, as in greedy decoding, and is wider than need be where it does.
+
+    Raises:
+        ValueError: unless 0 <= successes <= n and n >= 1.
+    """
+    if n < 1 or not 0 <= successes <= n:
+        raise ValueError(f"need n >= 1 and 0 <= successes <= n, got {successes=}, {n=}")
+    share, z = successes / n, float(special.ndtri((1 + level) / 2))
+    centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+    low, high = round(centre - half, 12), round(centre + half, 12)  # rounding errors end at 0 and 1
+    return Estimate(value=share, low=low, high=high, n=n, unit_of_n=unit_of_n, level=level, method="wilson")

@@ -1,19 +1,12 @@
-"""Experts that a verification step touches, the bytes that follow, and the break-even that they predict.
+"""Experts that the tokens of a step touch.
 
 Without a model: the formula of independent routing. With a router's choices at hand: the count.
 
-Sources: the formula is the expected size of a union of independent draws. Saxena et al. 2025
-(arXiv:2506.20675) report that draft tokens activate more weights together and take longer to verify; Huang et
-al. 2025 (arXiv:2505.19645), that a mixture gains more than a dense target at medium batch sizes.
+The formula is the expected size of a union of independent draws.
 """
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from specbook.stats.shape import ModelShape
 
 
 def touched(num_experts: int, num_experts_per_token: int, tokens: int) -> float:
@@ -74,39 +67,3 @@ def together(touching: NDArray[np.float64], batch: int) -> float:
     for seen, left in enumerate(1.0 - touching, start=1):
         untouched[1:] += np.minimum(k / seen, 1.0) * (left * untouched[:-1] - untouched[1:])
     return float((1.0 - untouched[batch]).sum(axis=-1).mean())
-
-
-def read_bytes(shape: "ModelShape", experts: float, batch: int, context: int, dtype_bytes: float) -> float:
-    """Bytes that a step reads, keys and values too, when it touches `experts` experts in each such layer."""
-    return shape.weight_bytes(dtype_bytes, experts=experts) + batch * shape.kv_bytes(context, dtype_bytes)
-
-
-def verification_price(
-    shape: "ModelShape",
-    batch: int,
-    k: int,
-    context: int,
-    dtype_bytes: float,
-    counted: tuple[float, float] | None = None,
-) -> float:
-    """Bytes read to verify k draft tokens of each sequence, over those read to decode one.
-
-    Where reading decides how long a step takes and drafting costs nothing, this is the acceptance length from
-    which speculation pays, in tokens a step: the break-even. For a dense model it is 1.
-
-    Args:
-        shape: the model.
-        batch: sequences, >= 1.
-        k: draft tokens of each, >= 0.
-        context: tokens already in each sequence.
-        dtype_bytes: of a weight, and of a cached number.
-        counted: experts touched to decode and to verify, by layer; None for the formula.
-
-    Raises:
-        ValueError: if batch or k is out of range.
-    """
-    if batch < 1 or k < 0:
-        raise ValueError(f"need batch >= 1 and k >= 0, got {batch=}, {k=}")
-    decode, verify = counted or (shape.experts_touched(batch), shape.experts_touched(batch * (k + 1)))
-    read = [read_bytes(shape, experts, batch, context, dtype_bytes) for experts in (verify, decode)]
-    return read[0] / read[1]

@@ -5,43 +5,20 @@ what is left holds keys and values. Weights, keys and values follow from the sha
 bound of the widest layer at the largest step, and the reserve is an allowance: no config gives them.
 """
 
-from typing import NamedTuple, Self
+from typing import Self
 
 from pydantic import Field
 
 from specbook.config.schema import Frozen
-from specbook.stats.shape import ModelShape
+from specbook.stats.shape import KEPT_BYTES, Format, ModelShape
 
 GIB = 2**30
 ENGINE_SHARE = 0.92
 """Share of a device's memory that vLLM 0.32 takes unless --gpu-memory-utilization says another."""
 RESERVE_BYTES = 2 * GIB
 """Driver, communication buffers and captured graphs, a rank: an allowance, and engines have needed more."""
-KEPT_BYTES = 2.0
-"""Bytes of an activation, a cached key or value, and a weight that no format narrows: bfloat16."""
 LOGIT_BYTES = 6.0
 """Bytes of a logit: bfloat16 as the model gives it, and float32 as it is sampled from."""
-
-
-class Format(NamedTuple):
-    """Bytes of a weight, its share of scales and zero points included; routers and embeddings stay BF16."""
-
-    attention_bytes: float
-    feed_forward_bytes: float
-    hidden_multiple: int = 1
-    """To which an engine's kernels round up the experts' hidden size."""
-    intermediate_multiple: int = 1
-    """And their intermediate size."""
-
-
-FORMATS = {
-    "bf16": Format(2.0, 2.0),
-    "fp8": Format(1.0, 1.0),
-    "int4-awq": Format(*2 * [4 / 8 + (16 + 4) / 8 / 128]),
-    "mxfp4": Format(2.0, 4 / 8 + 8 / 8 / 32, 256, 128),
-}
-"""FP8 has a scale a channel or a block of 128 by 128, which is left out. AWQ has a 16-bit scale and a 4-bit
-zero for 128 weights; MXFP4 an 8-bit scale for 32, and is rounded up as vLLM 0.32's Marlin kernels ask."""
 
 
 def weight_bytes(shape: ModelShape, form: Format, padded: bool = True) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 
-from specbook.stats.shares import finite
+from specbook.stats.estimate import finite
 
 Values = NDArray[np.float64]
 
@@ -151,14 +151,6 @@ class Cusum(NamedTuple):
         """S_i = max(0, S_{i-1} + score - allowance)."""
         sums = np.cumsum(finite(scores, "scores") - self.allowance)
         return sums - np.minimum(0.0, np.minimum.accumulate(sums))
-
-    def intervals_to_false_alarm(self, threshold: float) -> float:
-        """Their mean number, where scores are independent and normal; an approximation for an allowance > 0.
-
-        Source: Siegmund 1985, Sequential Analysis (doi:10.1007/978-1-4757-1862-1), ch. 2 and 10.
-        """
-        reach = 2 * self.allowance * (threshold + 1.166)
-        return float((np.exp(reach) - reach - 1) / (2 * self.allowance**2))
 
 
 class ShiryaevRoberts(NamedTuple):

@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from specbook.stats.estimate import Estimate
+from specbook.stats.estimate import Estimate, finite
 from specbook.stats.ratios import MIN_INTERVAL
-from specbook.stats.shares import finite
 
 MIN_BEYOND = 5
 """Prompts expected beyond a percentile before it is quoted: p99 needs 500, p95 100, p50 10."""

@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from specbook.stats.estimate import Estimate
-from specbook.stats.shares import finite
+from specbook.stats.estimate import Estimate, finite
 
 MIN_INTERVAL = 3
 

@@ -3,7 +3,9 @@
 Counts matrix products and attention; activations, norms and sampling are left out, so the times are lower
 bounds and what a measured step takes beyond them is overhead.
 
-Source: Williams et al. 2009 (doi:10.1145/1498765.1498785).
+Sources: Williams et al. 2009 (doi:10.1145/1498765.1498785). Saxena et al. 2025 (arXiv:2506.20675) report that
+draft tokens activate more weights together and take longer to verify; Huang et al. 2025 (arXiv:2505.19645),
+that a mixture gains more than a dense target at medium batch sizes.
 """
 
 from typing import Literal
@@ -109,3 +111,35 @@ def speculative_cost(plain: StepCost, verifying: StepCost, draft_s: float | None
     if plain.least_s is None or verifying.least_s is None or draft_s is None:
         return None
     return (verifying.least_s + k * draft_s) / plain.least_s
+
+
+def verification_price(
+    shape: ModelShape,
+    batch: int,
+    k: int,
+    context: int,
+    dtype_bytes: float,
+    counted: tuple[float, float] | None = None,
+) -> float:
+    """Bytes read to verify k draft tokens of each sequence, over those read to decode one.
+
+    Where reading decides how long a step takes and drafting costs nothing, this is the acceptance length from
+    which speculation pays, in tokens a step: the break-even. For a dense model it is 1.
+
+    Args:
+        shape: the model.
+        batch: sequences, >= 1.
+        k: draft tokens of each, >= 0.
+        context: tokens already in each sequence.
+        dtype_bytes: of a weight, and of a cached number.
+        counted: experts touched to decode and to verify, by layer; None for the formula.
+
+    Raises:
+        ValueError: if batch or k is out of range.
+    """
+    if batch < 1 or k < 0:
+        raise ValueError(f"need batch >= 1 and k >= 0, got {batch=}, {k=}")
+    cache = batch * shape.kv_bytes(context, dtype_bytes)
+    touched = counted or (shape.experts_touched(batch), shape.experts_touched(batch * (k + 1)))
+    decode, verify = (shape.weight_bytes(dtype_bytes, experts=experts) + cache for experts in touched)
+    return verify / decode

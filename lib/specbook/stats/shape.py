@@ -1,35 +1,25 @@
-"""A model's shape: how many weights, keys and values its config.json makes.
+"""A model's shape and how wide its numbers are: how many weights, keys and values its config.json makes.
 
-Shapes are those that transformers builds of Llama, Qwen, Mixtral and gpt-oss.
+Shapes are those that transformers builds of Llama, Qwen, Mixtral and gpt-oss. Widths are by the `dtype` and
+`quantization_config` of a Hugging Face config.json, and vLLM's `--quantization`.
 """
 
-import json
-from pathlib import Path
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from specbook.config.schema import Frozen
+from specbook.config.schema import Frozen, Target
 from specbook.errors import ConfigError
 from specbook.stats import experts
 
 SUPPORTED = ("llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gpt_oss")
 """`model_type` values whose layers are what `ModelShape` counts; any other is refused."""
-
-
-def read_config(file: Path) -> dict[str, Any]:
-    """A Hugging Face `config.json`.
-
-    Raises:
-        ConfigError: if it cannot be read, or holds no mapping.
-    """
-    try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{file} is no readable config.json: {error}") from error
-    if not isinstance(config, dict):
-        raise ConfigError(f"{file} holds {type(config).__name__}, want a mapping: copy the model again")
-    return config
+KEPT_BYTES = 2.0
+"""Bytes of an activation, a cached key or value, and a weight that no format narrows: bfloat16."""
+DTYPE_BYTES = {"bfloat16": 2.0, "float16": 2.0, "float32": 4.0}
+QUANTIZED_BYTES = {"fp8": 1.0, "fbgemm_fp8": 1.0}
+"""Formats of which the name alone says the width; others say it in the checkpoint's config."""
 
 
 class ModelShape(Frozen):
@@ -68,22 +58,18 @@ class ModelShape(Frozen):
         return self
 
     @classmethod
-    def from_config(cls, path: Path) -> Self:
-        """The shape in a Hugging Face `config.json` (the file, or the folder that holds it).
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """The shape that a Hugging Face config.json describes.
 
         Raises:
-            ConfigError: if there is no such file, or the architecture is not in SUPPORTED.
+            ConfigError: if its architecture is not in SUPPORTED, or a size is missing.
         """
-        file = path / "config.json" if path.is_dir() else path
-        config = read_config(file)
         if config.get("model_type") not in SUPPORTED:
-            raise ConfigError(
-                f"{file}: model_type {config.get('model_type')!r} is not one of {', '.join(SUPPORTED)}"
-            )
+            raise ConfigError(f"model_type {config.get('model_type')!r} is not one of {', '.join(SUPPORTED)}")
         try:
             return cls(**_shape_fields(config), **_moe_fields(config))
         except KeyError as error:
-            raise ConfigError(f"{file} has no {error}: it is needed for the roofline") from error
+            raise ConfigError(f"config.json has no {error}: it is needed for the roofline") from error
 
     @property
     def _attention(self) -> int:
@@ -170,7 +156,7 @@ class ModelShape(Frozen):
         return self.kv_bytes_per_token(dtype_bytes) / self.num_layers * kept
 
 
-def _shape_fields(config: dict[str, Any]) -> dict[str, Any]:
+def _shape_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     heads, hidden = config["num_attention_heads"], config["hidden_size"]
     return {
         "num_layers": config["num_hidden_layers"],
@@ -188,13 +174,13 @@ def _shape_fields(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _sliding(config: dict[str, Any]) -> dict[str, int]:
+def _sliding(config: Mapping[str, Any]) -> dict[str, int]:
     """Layers that the config lists as sliding; without a list every layer attends to all tokens."""
     sliding = (config.get("layer_types") or []).count("sliding_attention")
     return {"num_sliding_layers": sliding, "sliding_window": config["sliding_window"] if sliding else 0}
 
 
-def _moe_fields(config: dict[str, Any]) -> dict[str, Any]:
+def _moe_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     experts = config.get("num_experts") or config.get("num_local_experts") or 0
     if not experts:
         return {}
@@ -206,3 +192,91 @@ def _moe_fields(config: dict[str, Any]) -> dict[str, Any]:
         "num_experts_per_token": config["num_experts_per_tok"],
         "moe_intermediate_size": config.get("moe_intermediate_size") or config["intermediate_size"],
     }
+
+
+class Widths(Frozen):
+    """Bytes per number. Scales are left out, so that they are never too large."""
+
+    dtype_bytes: float
+    """Bytes of a number in the output head, and in cached keys and values."""
+    layer_bytes: float
+    """Bytes of a weight in the layers."""
+
+    @property
+    def quantized(self) -> bool:
+        """Whether the layers are narrower than the rest."""
+        return self.layer_bytes != self.dtype_bytes
+
+
+def widths(target: Target, config: Mapping[str, Any]) -> Widths | None:
+    """The widths `target` is served with, by the plan and its config.json; None where they do not say."""
+    dtype = target.dtype if target.dtype != "auto" else config.get("dtype") or config.get("torch_dtype")
+    dtype_bytes = DTYPE_BYTES.get(str(dtype))
+    stored = config.get("quantization_config")
+    if dtype_bytes is None:
+        return None
+    if target.quantization is None and not stored:
+        return Widths(dtype_bytes=dtype_bytes, layer_bytes=dtype_bytes)
+    layer_bytes = _stored_bytes(stored) if stored else QUANTIZED_BYTES.get(str(target.quantization))
+    return Widths(dtype_bytes=dtype_bytes, layer_bytes=layer_bytes) if layer_bytes else None
+
+
+def _stored_bytes(stored: Mapping[str, Any]) -> float | None:
+    """Bytes of a quantised weight in a checkpoint; None for several widths, or an unknown format."""
+    groups = stored.get("config_groups") or {}
+    bits = {(group.get("weights") or {}).get("num_bits") for group in groups.values()} or {stored.get("bits")}
+    (only,) = bits if len(bits) == 1 else (None,)
+    return only / 8 if only else QUANTIZED_BYTES.get(str(stored.get("quant_method")))
+
+
+class Format(NamedTuple):
+    """Bytes of a weight, its share of scales and zero points included; routers and embeddings stay BF16."""
+
+    attention_bytes: float
+    feed_forward_bytes: float
+    hidden_multiple: int = 1
+    """To which an engine's kernels round up the experts' hidden size."""
+    intermediate_multiple: int = 1
+    """And their intermediate size."""
+
+
+FORMATS = {
+    "bf16": Format(2.0, 2.0),
+    "fp8": Format(1.0, 1.0),
+    "int4-awq": Format(*2 * [4 / 8 + (16 + 4) / 8 / 128]),
+    "mxfp4": Format(2.0, 4 / 8 + 8 / 8 / 32, 256, 128),
+}
+"""FP8 has a scale a channel or a block of 128 by 128, which is left out. AWQ has a 16-bit scale and a 4-bit
+zero for 128 weights; MXFP4 an 8-bit scale for 32, and is rounded up as vLLM 0.32's Marlin kernels ask."""
+
+
+class Sized(NamedTuple):
+    """A target whose shape is known."""
+
+    shape: ModelShape
+    form: Format
+    """Format of its weights in memory."""
+    widths: Widths
+    """Bytes per number of what a step reads."""
+
+    @classmethod
+    def of(cls, target: Target, config: Mapping[str, Any] | None, form: str | None = None) -> Self | None:
+        """Shape, format and widths of a target; None where its config.json says too little.
+
+        Args:
+            target: how it is served.
+            config: its config.json; None where nobody has it.
+            form: name of its format in FORMATS where that is known; else config.json says the widths. Experts
+                are most of a model that narrows them alone, so all its layers count as wide as they are.
+        """
+        if config is None:
+            return None
+        try:
+            shape = ModelShape.from_config(config)
+        except ConfigError:
+            return None
+        if form is not None:
+            listed = FORMATS[form]
+            return cls(shape, listed, Widths(dtype_bytes=KEPT_BYTES, layer_bytes=listed.feed_forward_bytes))
+        found = widths(target, config)
+        return cls(shape, Format(found.layer_bytes, found.layer_bytes), found) if found else None

@@ -6,9 +6,10 @@ Every module of this folder is imported, so to add a method is to add its file.
 from importlib import import_module
 from pkgutil import iter_modules
 
-from specbook.config.methods.base import OF_EVERY_METHOD, Checkpoint, Method, known, of, register
+from specbook.config.checkpoint import Checkpoint
+from specbook.config.methods.base import OF_EVERY_METHOD, Method, detect, known, of, register
 
-__all__ = ["OF_EVERY_METHOD", "Checkpoint", "Method", "import_all", "known", "of", "register"]
+__all__ = ["OF_EVERY_METHOD", "Checkpoint", "Method", "detect", "import_all", "known", "of", "register"]
 
 
 def import_all() -> None:

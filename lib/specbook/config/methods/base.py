@@ -1,12 +1,12 @@
 """What a drafting method is, and the registry of those there are."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from specbook.config.checkpoint import Checkpoint
 from specbook.errors import ConfigError
 from specbook.suggestions import explain, near
 
@@ -30,47 +30,6 @@ class TrainedDraft(Keys):
     """The folder or hub id of the draft."""
     revision: str | None = None
     """Hub revision; None for a local folder."""
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """A local model, as its config.json describes it."""
-
-    name: str
-    config: Mapping[str, Any]
-
-    def get(self, key: str) -> Any:
-        """A value of the configuration, None where it has none; speculators nests a head's sizes."""
-        nested = self.config.get("transformer_layer_config")
-        return (nested if isinstance(nested, Mapping) else self.config).get(key)
-
-    @property
-    def architectures(self) -> list[str]:
-        """Classes that can load it."""
-        return [str(name) for name in self.config.get("architectures") or ()]
-
-    @property
-    def trained_depth(self) -> int | None:
-        """Draft tokens a step that it was trained to give; None where it does not say, as few do.
-
-        Source: speculators 0.9.0, whose trainer writes its depth there (models/{eagle3,peagle}/core.py).
-        """
-        told = self._speculators.get("proposal_methods")
-        ways = [way for way in told if isinstance(way, Mapping)] if isinstance(told, list) else []
-        depths = [way.get("speculative_tokens") for way in ways]
-        return max((depth for depth in depths if isinstance(depth, int)), default=None)
-
-    @property
-    def verifier(self) -> "Checkpoint":
-        """The target that it was trained for, as far as it says."""
-        told = self._speculators.get("verifier")
-        told = told if isinstance(told, Mapping) else {}
-        return Checkpoint(str(told.get("name_or_path")), told)
-
-    @property
-    def _speculators(self) -> Mapping[str, Any]:
-        told = self.config.get("speculators_config")
-        return told if isinstance(told, Mapping) else {}
 
 
 class Method:
@@ -166,3 +125,20 @@ def of(name: str, parallel_drafting: bool = False) -> type[Method]:
     if (name, parallel_drafting) not in _REGISTRY:
         raise ValueError(f"method {name!r} knows no parallel_drafting = {parallel_drafting}")
     return _REGISTRY[name, parallel_drafting]
+
+
+def detect(draft: Checkpoint) -> type[Method]:
+    """The most special method that knows this draft as one of its own.
+
+    Raises:
+        ConfigError: if its config.json fits no method.
+    """
+    found = [each for each in known() if each.recognises(draft)]
+    if not found:
+        built = ", ".join(draft.architectures) or "is not named, which"
+        names = ", ".join(sorted({each.name for each in known()}))
+        raise ConfigError(
+            f"draft {draft.name}: its architecture {built} fits no method here ({names}): name it, "
+            f"METHOD:{draft.name}"
+        )
+    return max(found, key=lambda each: len(each.__mro__))

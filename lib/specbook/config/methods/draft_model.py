@@ -2,7 +2,8 @@
 
 import re
 
-from specbook.config.methods.base import Checkpoint, Method, TrainedDraft, register, same
+from specbook.config.checkpoint import Checkpoint
+from specbook.config.methods.base import Method, TrainedDraft, register, same
 
 WHOLE_MODEL = re.compile(r"(?!.*(Eagle|Medusa|MTP)).*ForCausalLM")
 

@@ -3,7 +3,8 @@
 Source: Li et al. 2024 (arXiv:2401.15077).
 """
 
-from specbook.config.methods.base import Checkpoint, Method, TrainedDraft, register, same, same_class
+from specbook.config.checkpoint import Checkpoint
+from specbook.config.methods.base import Method, TrainedDraft, register, same, same_class
 
 
 @register

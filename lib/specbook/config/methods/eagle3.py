@@ -3,7 +3,8 @@
 Source: Li et al. 2025 (arXiv:2503.01840).
 """
 
-from specbook.config.methods.base import Checkpoint, Method, TrainedDraft, register, same, same_class
+from specbook.config.checkpoint import Checkpoint
+from specbook.config.methods.base import Method, TrainedDraft, register, same, same_class
 
 
 @register

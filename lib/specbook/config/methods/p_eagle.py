@@ -3,7 +3,8 @@
 In a plan it is `method: eagle3` with `parallel_drafting: true`, which are the engine's own words.
 """
 
-from specbook.config.methods.base import Checkpoint, register
+from specbook.config.checkpoint import Checkpoint
+from specbook.config.methods.base import register
 from specbook.config.methods.eagle3 import Eagle3
 from specbook.errors import ConfigError
 

@@ -8,8 +8,9 @@ import json
 import os
 from importlib import metadata
 
+from specbook.config.checkpoint import read_config
 from specbook.config.schema import Target
-from specbook.engine.preflight import local_folder, read_config
+from specbook.engine.preflight import local_folder
 
 GROUP, PLUGIN = "vllm.general_plugins", "specbook_router_noise"
 """The entry point in pyproject.toml."""

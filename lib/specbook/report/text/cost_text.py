@@ -8,7 +8,7 @@ from specbook.analysis import api_prices, token_cost
 from specbook.analysis.intervals import side
 from specbook.analysis.token_cost import BASELINE, SPECULATING
 from specbook.config import prices
-from specbook.config.pricing import CostPlan
+from specbook.config.chapter import CostPlan
 from specbook.report.figures.cost_figures import LABELS
 from specbook.report.text import answers_text, count, ends
 from specbook.stats import cost

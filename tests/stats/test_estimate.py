@@ -1,10 +1,9 @@
-"""Shares and what they are handed on as: known points, refusals."""
+"""Estimates and shares: known points, refusals."""
 
 import numpy as np
 import pytest
 
-from specbook.stats.estimate import Estimate
-from specbook.stats.shares import finite, wilson
+from specbook.stats.estimate import Estimate, finite, wilson
 
 
 @pytest.mark.parametrize(
@@ -32,3 +31,11 @@ def test_an_estimate_says_what_n_counts():
     made = Estimate(value=2.314, low=2.2, high=2.44, n=5, unit_of_n="restarts", method="student-t")
     assert made.format("x") == "2.31x [2.20, 2.44], n=5 restarts"
     assert made.model_copy(update={"low": None, "n": 1}).format("x") == "2.31x (no interval), n=1 restart"
+
+
+def test_a_function_that_falls_exchanges_the_ends():
+    made = Estimate(value=2.0, low=1.0, high=4.0, n=3, unit_of_n="restarts", method="student-t")
+    found = made.through(lambda rate: 1 / rate)
+    assert (found.value, found.low, found.high) == (0.5, 0.25, 1.0)
+    bare = made.model_copy(update={"low": None, "high": None}).through(lambda rate: 1 / rate)
+    assert (bare.value, bare.low, bare.high) == (0.5, None, None)

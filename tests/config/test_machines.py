@@ -1,19 +1,19 @@
-"""Named servers: every shipped one validates, and a misspelt one names the near match."""
+"""Named servers of machines: every shipped one validates, a misspelt one names the near match."""
 
 import pytest
 import yaml
 
 from specbook import config
-from specbook.config import prices, profiles
+from specbook.config import machines, prices
 from specbook.errors import ConfigError
 
-SHIPPED = [f"{hardware}/{name}" for hardware in config.hardwares() for name in profiles.names(hardware)]
+SHIPPED = [f"{hardware}/{name}" for hardware in config.hardwares() for name in machines.profiles(hardware)]
 TARGET = {"name": "t", "model": "org/t", "max_model_len": 64}
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_profile_is_one_and_its_price_is_listed(name):
-    found = profiles.load(name)
+    found = machines.profile(name)
     assert found.price is None or prices.machine(found.price).usd_per_hour > 0
 
 
@@ -29,8 +29,8 @@ def write(tmp_path, monkeypatch):
 def test_a_profile_is_a_target_with_or_without_speculation(write):
     ngram = {"method": "ngram", "num_speculative_tokens": 3}
     write({"plain": {"target": TARGET}, "fast": {"target": TARGET, "speculation": ngram, "price": "x"}})
-    assert profiles.load("cpu/plain").speculation is None
-    assert profiles.load("cpu/fast").speculation.label == "ngram K=3"
+    assert machines.profile("cpu/plain").speculation is None
+    assert machines.profile("cpu/fast").speculation.label == "ngram K=3"
 
 
 @pytest.mark.parametrize(
@@ -49,4 +49,4 @@ def test_what_is_not_there_or_wrong_is_named(write, name, message):
     typo = {"name": "t", "model": "m", "max_model_length": 8}
     write({"eagle3": {"target": TARGET}, "typo": {"target": typo}, "empty": None})
     with pytest.raises(ConfigError, match=message):
-        profiles.load(name)
+        machines.profile(name)

@@ -1,11 +1,16 @@
-"""The steady window of a closed loop: the time in which every slot is taken.
+"""What the requests of one window say: the time in which every slot is taken, decode steps, looping answers.
 
 A closed loop of C slots begins with C requests at once, whose prefills share the first steps, and ends with
 slots that nothing refills. In between each answer is followed by the next request at once. Only that time
 is a batch of C. Rows are those of one window, columns `records.REQUEST_COLUMNS`; their order does not
-matter. Poisson arrivals have no slots, and no steady window.
+matter. Poisson arrivals have no slots, and no steady time.
+
+The engine sends a chunk a step. Where reader and engine share few cores the reader comes late and finds two
+chunks at once: one gap of two steps and one of next to nothing. Their median is then no step at all.
 """
 
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +21,16 @@ FULL = 0.95
 """Least share of the slots that may be taken on average: below it, a window is not of its concurrency."""
 ROUNDING_S = 1e-3
 """Records round clocks: a last chunk may come so much after the end of its answer."""
+TOGETHER = 0.1
+"""Share of a step: chunks that are less apart came as one."""
+LEAST_S = 1e-4
+"""Chunks that are less apart came as one, whatever else came: no engine's step is so short."""
+LONG = 90
+"""Percentile of the gaps that no bunch of fewer than ten chunks pulls towards zero."""
+REPETITIONS = 6
+"""Of a unit in a loop: a table, an array or a block of code may have two or three rows alike."""
+LOOP_CHARACTERS = 80
+"""Least length of a loop: a rule of dashes, an indent or a row of zeros is shorter."""
 
 
 class Span(NamedTuple):
@@ -36,7 +51,7 @@ def whole(rows: pd.DataFrame) -> Span:
     return Span(float(start_s.min()), float(end_s.max()))
 
 
-def span(rows: pd.DataFrame, concurrency: int) -> Span | None:
+def steady(rows: pd.DataFrame, concurrency: int) -> Span | None:
     """The time in which every slot is taken; None where there is none.
 
     It begins when the last of the first `concurrency` requests has ended, and ends when the last request
@@ -113,3 +128,53 @@ def _ends(rows: pd.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.float64]]
 
 def _overlap_s(start_s: NDArray[np.float64], end_s: NDArray[np.float64], within: Span) -> NDArray[np.float64]:
     return np.clip(np.minimum(end_s, within.end_s) - np.maximum(start_s, within.start_s), 0.0, None)
+
+
+def steps_s(streams: Iterable[Sequence[float]]) -> NDArray[np.float64]:
+    """[n] Seconds of each decode step, of streams whose gaps between chunks are given, in seconds.
+
+    Chunks that came as one share the time that passed before them. What came as one with a stream's first
+    chunk has no time of its own, and is left out.
+    """
+    gaps = [np.asarray(own, dtype=float) for own in streams]
+    long_s = float(np.percentile(np.concatenate(gaps), LONG)) if any(map(len, gaps)) else 0.0
+    together_s = max(TOGETHER * long_s, LEAST_S)
+    return np.concatenate([np.empty(0), *(_shared(own, together_s) for own in gaps)])
+
+
+def _shared(gaps: NDArray[np.float64], together_s: float) -> NDArray[np.float64]:
+    """Gaps from the first that parts two bunches on, each bunch's time spread over its chunks."""
+    bunch = np.cumsum(gaps >= together_s)
+    chunks, spent = np.bincount(bunch), np.bincount(bunch, weights=gaps)
+    return np.repeat(spent / np.maximum(chunks, 1), chunks)[np.count_nonzero(bunch == 0) :]
+
+
+def step_s(streams: Iterable[Sequence[float]]) -> float:
+    """The median of `steps_s`; NaN without any."""
+    found = steps_s(streams)
+    return float(np.median(found)) if len(found) else np.nan
+
+
+@lru_cache(maxsize=65_536)  # greedy arms and restarts repeat each other's answers
+def repeats(text: str) -> bool:
+    """Whether the text ends in a loop: a unit of any length that stands there REPETITIONS times or more.
+
+    A greedy model in a loop goes on until the output cap, which may cut off the last repetition. Whatever
+    closes a list, a table or a block after its last row ends the loop, so that an answer that stopped by
+    itself rarely counts. One that counts upwards does not repeat a unit, and is not seen.
+    """
+    lengths = _periodic_suffixes(text)
+    return any(n >= max(LOOP_CHARACTERS, REPETITIONS * period) for n, period in lengths)
+
+
+def _periodic_suffixes(text: str) -> list[tuple[int, int]]:
+    """(length, smallest period) of each suffix, by the prefix function of the reversed text."""
+    backwards = text[::-1]
+    border, found = [0] * len(text), []
+    for i in range(1, len(text)):
+        k = border[i - 1]
+        while k and backwards[i] != backwards[k]:
+            k = border[k - 1]
+        border[i] = k + (backwards[i] == backwards[k])
+        found.append((i + 1, i + 1 - border[i]))
+    return found

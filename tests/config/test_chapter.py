@@ -1,4 +1,4 @@
-"""A chapter without a sweep: it prices what others measured, at a listed price or the reader's own."""
+"""Chapters that are no single sweep: parts with a cluster's context, and prices on what others measured."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from specbook import config
+from specbook.config.plan_files import settable
 from specbook.errors import ConfigError
 
 PROJECT = Path(__file__).parents[2]
@@ -13,6 +14,7 @@ COST = {
     "of": ["01_baseline", "02_eagle3"], "price": "m7a.large on demand", "utilisation": 0.5,
     "utilisation_range": [0.2, 1.0], "slos": {"quick": {"ttft_s": 0.5, "tpot_s": 0.05}}, "apis": ["GPT-5.4"],
 }  # fmt: skip
+CLUSTER = {"full": {"experiments": [{"name": "cluster"}]}}
 
 
 def build(**changes) -> config.CostPlan:
@@ -90,3 +92,17 @@ def test_a_notebook_may_set_its_price(monkeypatch, tmp_path):
     assert config.from_notebook("08_x", names | body).hourly() == 0.3
     with pytest.raises(ConfigError, match="did you mean 'usd_per_hour'"):
         config.from_notebook("08_x", names | {"usd_per_hours": 0.3})
+
+
+def test_context_is_a_parameter_of_a_chapter():
+    plan = config.build("07_hpa", CLUSTER, hardware="cpu", group="full", overrides={"context": "kind-kind"})
+    assert plan.context == "kind-kind"
+    assert "context" in settable(config.Chapter)
+
+
+def test_context_changes_no_experiment_key():
+    keys = {
+        config.build("07_hpa", CLUSTER, hardware="cpu", group="full", overrides=given).experiments[0].key
+        for given in ({}, {"context": "kind-kind"})
+    }
+    assert len(keys) == 1

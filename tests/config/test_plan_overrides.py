@@ -6,8 +6,7 @@ import pytest
 import yaml
 
 from specbook import config, paths
-from specbook.config import plan_overrides
-from specbook.config.methods import detect
+from specbook.config import checkpoint, plan_overrides
 from specbook.errors import ConfigError
 
 TARGET = {"name": "t", "model": "org/t", "max_model_len": 512, "dtype": "float32", "quantization": "fp8"}
@@ -81,7 +80,7 @@ def test_a_drafts_method_is_named_or_read_from_its_config(project, given, want):
 
 
 def test_a_draft_on_the_hub_is_asked_for_its_config(project, monkeypatch):
-    monkeypatch.setattr(detect, "_from_hub", lambda model: project / "parallel/config.json")
+    monkeypatch.setattr(checkpoint, "from_hub", lambda model: project / "parallel/config.json")
     assert plan_overrides.draft("org/head") == {
         "method": "eagle3",
         "model": "org/head",
@@ -157,7 +156,7 @@ def test_a_batch_never_holds_a_prompt_twice(project):
 
 def test_a_draft_without_a_config_is_named(project):
     (project / "head/config.json").unlink()
-    with pytest.raises(ConfigError, match=r"draft .*head: its config.json cannot be read"):
+    with pytest.raises(ConfigError, match=r"draft .*head: .*config.json cannot be read"):
         plan_overrides.draft("head")
     (project / "head/config.json").write_text("[]")
     with pytest.raises(ConfigError, match="holds list, want a mapping"):
