@@ -167,7 +167,7 @@ def test_a_head_that_was_not_trained_yet_is_left_out_and_said_before_anything_st
         train, "missing", lambda models, report: {head: "train it first"} if head in [*models] else {}
     )
     monkeypatch.setattr(campaign, "measure", measure)
-    monkeypatch.setattr(main, "_complain", lambda label, text: said.append(f"{label} {text}"))
+    monkeypatch.setattr(main, "complain", lambda label, text: said.append(f"{label} {text}"))
     assert invoke("run", "04").exit_code == 1
     assert set(said) == {f"left out: {head}: train it first"}
     (chapter,) = kept

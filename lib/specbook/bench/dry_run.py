@@ -33,7 +33,7 @@ class Preview(NamedTuple):
     """What a campaign would do."""
 
     lines: list[str]
-    """The servers' command lines and the titles of experiments."""
+    """The servers' command lines, the titles of experiments, and what each server keeps in memory."""
     counted: str
     """How many points, checks and experiments, and an estimate of their time."""
     problem: str | None = None
@@ -55,7 +55,7 @@ def preview(plans: Sequence[AnyPlan], since: datetime | None = None, replicate: 
         counted += f"; {forecast([work_of(order.rounds(todo, at_once))], done, what)}"
     counted += f"; and {checks} lossless checks of four servers each" * bool(checks)
     counted += f"; and {_experiments(others, done, what)}" * bool(others)
-    lines = list(dict.fromkeys([*servers, *(asked.title for asked in others)]))
+    lines = list(dict.fromkeys([*servers, *(asked.title for asked in others), *resources.lines(plans)]))
     return Preview(lines, counted, resources.few_requests(todo))
 
 

@@ -13,14 +13,14 @@ def main() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the caller closed it, and whatever prints would fail
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
-    sys.stdout.write, sys.stdout.flush = _told(sys.stdout.write), _told(sys.stdout.flush)
+    sys.stdout.write, sys.stdout.flush = _guarded(sys.stdout.write), _guarded(sys.stdout.flush)
     try:
         from specbook.cli.main import app
 
         try:
             app()
         finally:
-            sys.stdout.flush()  # now, while what goes wrong can still be told
+            sys.stdout.flush()  # now, while what goes wrong can still be reported
     except KeyboardInterrupt:
         _end("interrupted.", 130)
     except _UnwrittenError as error:
@@ -28,7 +28,7 @@ def main() -> None:
         _end(f"cannot write to standard output: {error.strerror}", 1)
     except OSError as error:  # of a disk, the network or the hub's client: no traceback fixes those
         _end(f"{type(error).__name__}: {error}", 1)
-    finally:  # all is told and ended by then: a second Ctrl-C would only make another exit status of it
+    finally:  # all is reported and ended by then: a second Ctrl-C would only make another exit status of it
         atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
 
 
@@ -36,16 +36,16 @@ class _UnwrittenError(OSError):
     """Standard output takes no more: its reader is gone, its disk is full, or its file may not grow."""
 
 
-def _told(write: Callable[..., Any]) -> Callable[..., Any]:
-    """The same, but what fails in it is told apart from every other OSError."""
+def _guarded(write: Callable[..., Any]) -> Callable[..., Any]:
+    """`write`, its failures an error of their own kind among all OSErrors."""
 
-    def told(*arguments: Any) -> Any:
+    def guarded(*arguments: Any) -> Any:
         try:
             return write(*arguments)
         except OSError as error:
             raise _UnwrittenError(error.errno, error.strerror) from error
 
-    return told
+    return guarded
 
 
 def _end(message: str, code: int) -> NoReturn:

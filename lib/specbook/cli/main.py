@@ -1,12 +1,8 @@
 """The command line: doctor, run, book, serve, ask, probe, check, train, skill."""
 
-import signal
-import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import datetime
 from importlib.metadata import entry_points
-from itertools import starmap
-from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
@@ -14,35 +10,31 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
-from specbook.cli.probe import probe
-from specbook.console import busy, entered, err, out
-from specbook.console import complain as _complain
-from specbook.console import one_clear_message as _one_clear_message
+from specbook.cli.serving import ask, probe, serve, warn
+from specbook.console import busy, complain, one_clear_message, out
 from specbook.deploy.commands import app as deploy_app
-from specbook.errors import ConfigError, SpecbookError
+from specbook.errors import ConfigError
 
 
-class _Told(TyperGroup):
-    """Ctrl-C is told in the seconds of a command's own imports too."""
+class _Commands(TyperGroup):
+    """Ctrl-C has its one message in the seconds of a command's own imports too."""
 
     def invoke(self, ctx: Any) -> Any:
-        with _one_clear_message():
+        with one_clear_message():
             return super().invoke(ctx)
 
 
 app = typer.Typer(
-    cls=_Told,
+    cls=_Commands,
     help="Measure speculative decoding on a real server, and build the book from the records.",
     no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False,
 )  # fmt: skip
 app.add_typer(deploy_app, name="deploy")
-app.command()(probe)
+for command in (serve, ask, probe):
+    app.command()(command)
 
 Hardware = Annotated[str, typer.Option(help="A folder of params/.")]
 Group = Annotated[str, typer.Option(help="`quick`: the book in minutes; `full`: what results/ ships.")]
-ProfileName = Annotated[
-    str, typer.Option("--profile", help="<hardware>/<name> of params/<hardware>/profiles.yaml.")
-]
 RESUMABLE = "interrupted. What was done is on disk; run it again to go on."
 
 
@@ -51,7 +43,7 @@ def doctor() -> None:
     """Say what this machine has, what it lacks, and the command that fixes it."""
     from specbook.cli import doctor as checkup
 
-    with _one_clear_message():
+    with one_clear_message():
         found = checkup.checks()
     table = Table(box=None, pad_edge=False)
     for column in ("", "what", "found", "fix"):
@@ -98,39 +90,49 @@ def run(
 ) -> None:
     """Measure what is missing of these chapters' plans; every point is on disk before the next starts."""
     from specbook import config
-    from specbook.bench import campaign, experiments, packaged_models, resources
-    from specbook.bench.dry_run import preview
+    from specbook.bench import packaged_models, resources
     from specbook.config import plan_overrides as own
 
-    with _one_clear_message(RESUMABLE):
+    with one_clear_message(RESUMABLE):
         given = own.given(target, draft or [], prompts, settings or [])
         plans = [config.load(name, hardware, group, **given) for name in config.chapters(chapters, hardware)]
         models = [model for one in plans for model in one.models()]
         resources.make_shapes(models)
-        lacking = {}
+        lacking: dict[str, str] = {}
         for maker in (packaged_models, *_trainers()):
             lacking |= maker.missing(models, report=None if dry_run else out.print)
         _leave_out(lacking)
-        _warn(arm for one in plans for sweep in one.parts() for arm in sweep.arms())
+        warn(arm for one in plans for sweep in one.parts() for arm in sweep.arms())
         if dry_run:
-            with busy("looking for what is on disk"):
-                would = preview(plans, since, replicate)
-            typer.echo("\n".join(would.lines))
-            for line in [*resources.lines(plans), would.counted]:
-                out.print(line, soft_wrap=True)
-            if would.problem:
-                raise ConfigError(would.problem)
-            return
-        wanted = [one.without(lacking) for one in plans]
-        absent = {one.chapter: why for one in wanted if (why := experiments.unavailable(one))}
-        if len(absent) < len(wanted):
-            _leave_out(absent)
-            lacking, wanted = lacking | absent, [one for one in wanted if one.chapter not in absent]
-        made = campaign.measure(wanted, since, replicate=replicate, dirty=dirty)
+            return _preview(plans, since, replicate)
+        _measure(plans, lacking, since, replicate=replicate, dirty=dirty)
+
+
+def _preview(plans: Sequence[Any], since: datetime | None, replicate: bool) -> None:
+    from specbook.bench.dry_run import preview
+
+    with busy("looking for what is on disk"):
+        would = preview(plans, since, replicate)
+    typer.echo("\n".join(would.lines))
+    out.print(would.counted, soft_wrap=True)
+    if would.problem:
+        raise ConfigError(would.problem)
+
+
+def _measure(plans: Sequence[Any], lacking: dict[str, str], since: datetime | None, **how: bool) -> None:
+    """Measure the plans less what lacks a model or a cluster; exit status 1 if anything was left out."""
+    from specbook.bench import campaign, experiments
+
+    wanted = [one.without(lacking) for one in plans]
+    absent = {one.chapter: why for one in wanted if (why := experiments.unavailable(one))}
+    if len(absent) < len(wanted):
+        _leave_out(absent)
+        lacking, wanted = lacking | absent, [one for one in wanted if one.chapter not in absent]
+    made = campaign.measure(wanted, since, **how)
     bad = [record for record in made if record.status == "failed"]
     out.print(f"{len(made)} points measured now, {len(bad)} of them failed")
     for record in bad:
-        _complain("failed:", f"{record.title}: {record.reason}")
+        complain("failed:", f"{record.title}: {record.reason}")
     _leave_out(lacking)  # once more, below an hour's lines
     if bad or lacking:
         raise typer.Exit(1)
@@ -138,14 +140,7 @@ def run(
 
 def _leave_out(lacking: dict[str, str]) -> None:
     for model, why in lacking.items():
-        _complain("left out:", f"{model}: {why}")
-
-
-def _warn(arms: Iterable[tuple[Any, Any]]) -> None:
-    from specbook.engine import preflight
-
-    for text in dict.fromkeys(filter(None, starmap(preflight.past_training, arms))):
-        _complain("warning:", text)
+        complain("left out:", f"{model}: {why}")
 
 
 @app.command()
@@ -163,7 +158,7 @@ def book(
     from specbook.report import render
     from specbook.suggestions import near
 
-    with _one_clear_message(RESUMABLE):
+    with one_clear_message(RESUMABLE):
         names = render.chapters_of(hardware)
         source = source or ("hardware" if group == "quick" else "records")
         if source not in get_args(config.Source):
@@ -181,11 +176,11 @@ def check() -> None:
     """Read every record under results/ and say which are not what they should be."""
     from specbook import records
 
-    with _one_clear_message(), busy("reading every record"):
+    with one_clear_message(), busy("reading every record"):
         found = list(records.validate_all())
     bad = [problem for _, problem in found if problem]
     for problem in bad:
-        _complain("bad:", problem)
+        complain("bad:", problem)
     out.print(f"{sum(path.suffix != '.parquet' for path, _ in found)} records read, {len(bad)} bad")
     if bad:
         raise typer.Exit(1)
@@ -202,7 +197,7 @@ def pack(
     from specbook import records
     from specbook.bench import provenance
 
-    with _one_clear_message("interrupted. No record is lost; run it again to go on."):
+    with one_clear_message("interrupted. No record is lost; run it again to go on."):
         gone = []
         if drop_unshipped:
             gone = provenance.drop_unshipped(report=lambda line: out.print(f"dropped: {line}"))
@@ -217,7 +212,7 @@ def readme(hardware: Hardware = "cpu", chapter: str = "03_p_eagle") -> None:
     from specbook import config, paths, records
     from specbook.report import headline
 
-    with _one_clear_message():
+    with one_clear_message():
         runs = records.replay(config.load(chapter, hardware, "full"))
         headline.write_readme(runs, paths.root() / "README.md", paths.root() / "book" / "headline.png")
 
@@ -228,90 +223,10 @@ def skill(hardware: Hardware = "cpu") -> None:
     from specbook import paths
     from specbook.report import skill as deliverable
 
-    with _one_clear_message(), busy("reading every record"):
+    with one_clear_message(), busy("reading every record"):
         place = paths.root() / "outputs" / "skill-inference-server.md"
         place.parent.mkdir(exist_ok=True)
         place.write_text(deliverable.text(hardware))
-
-
-@app.command()
-def serve(
-    profile: ProfileName = "cpu/eagle3",
-    port: Annotated[int, typer.Option(help="On 127.0.0.1.", min=1, max=65535)] = 8000,
-    api_key: Annotated[str | None, typer.Option(hidden=True)] = None,
-    api_key_file: Annotated[
-        Path | None, typer.Option(help="Holds the key demanded of clients; or set SPECBOOK_API_KEY.")
-    ] = None,
-    ask_api_key: Annotated[bool, typer.Option("--ask-api-key", help="Ask for the key.")] = False,
-    open_metrics: Annotated[
-        bool, typer.Option("--open-metrics", help="/metrics needs no key, as /health never does.")
-    ] = False,
-) -> None:
-    """Serve a profile until Ctrl-C, on an OpenAI-compatible endpoint."""
-    from specbook.config import machines
-    from specbook.engine import client
-    from specbook.engine.server import Server
-
-    with _one_clear_message(f"{profile} has ended."):
-        chosen = machines.profile(profile)
-        _warn([(chosen.target, chosen.speculation)])
-        if api_key is not None:
-            raise ConfigError(client.NO_KEY_ON_A_COMMAND_LINE)
-        key = typer.prompt("API key", hide_input=True) if ask_api_key else client.read_api_key(api_key_file)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        out.print(f"starting {profile} ...")
-        starting = Server(
-            chosen.target, chosen.speculation, port=port, api_key=key, open_counters=open_metrics
-        )
-        with entered(starting, "starting the engine") as server:
-            out.print(
-                f"{chosen.target.name} at {server.client.base_url}  (Ctrl-C ends it; log: {server.log_path})"
-            )
-            while server.is_alive():
-                time.sleep(0.5)
-            raise SpecbookError(server.obituary())
-
-
-@app.command()
-def ask(
-    question: Annotated[str, typer.Argument(help="One user message.")],
-    profile: ProfileName = "cpu/eagle3",
-    url: Annotated[
-        str | None, typer.Option(help="Of a server that runs already, such as http://127.0.0.1:8000.")
-    ] = None,
-    api_key_file: Annotated[
-        Path | None, typer.Option(help="Holds the key that it wants; or set SPECBOOK_API_KEY.")
-    ] = None,
-    max_tokens: Annotated[int, typer.Option(help="Output cap.", min=1)] = 400,
-    usd_per_hour: Annotated[float | None, typer.Option(help="What an hour of it costs you.")] = None,
-) -> None:
-    """Ask one question; the answer streams, then four lines say what it took."""
-    from specbook.cli import ask as asking
-    from specbook.config import machines, prices
-    from specbook.engine.client import Running, read_api_key
-    from specbook.engine.server import Server
-
-    def show(text: str) -> None:
-        typer.echo(text, nl=False)
-
-    with _one_clear_message():
-        dollars, price = asking.own_price(usd_per_hour)
-        if url is not None:
-            running = Running(url, read_api_key(api_key_file))
-            reply, served = asking.ask(running, question, max_tokens, show), running.title
-        else:
-            chosen = machines.profile(profile)
-            _warn([(chosen.target, chosen.speculation)])
-            if usd_per_hour is None and chosen.price:
-                dollars, price = prices.machine(chosen.price).usd_per_hour, chosen.price
-            err.print(f"starting {profile} ... (`specbook serve` keeps one up, and --url asks it at once)")
-            starting = Server(chosen.target, chosen.speculation)
-            with entered(starting, "starting the engine") as server:
-                # The first request after a start pays for warming up: it is not what is asked.
-                asking.ask(server, question, 16, lambda _: None)
-                reply, served = asking.ask(server, question, max_tokens, show), asking.served(chosen)
-        typer.echo("\n")
-        typer.echo("\n".join(asking.summary(served, reply, dollars, price)))
 
 
 @app.command()
@@ -322,7 +237,7 @@ def train(
     device: Annotated[str, typer.Option(help="A torch device for the target: cpu, cuda.")] = "cpu",
 ) -> None:
     """Train the pocket models again: target, heads, draft model, card. Hours on two cores."""
-    with _one_clear_message(RESUMABLE):
+    with one_clear_message(RESUMABLE):
         if not (trainers := _trainers()):
             raise ConfigError("no trainer is installed. To fix: make setup, or pip install --editable .")
         for trainer in trainers:

@@ -1,0 +1,189 @@
+"""The commands that serve a model or ask one: `serve`, `ask` and `probe`."""
+
+import signal
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import starmap
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from specbook.console import busy, complain, entered, err, one_clear_message, out
+from specbook.errors import ConfigError, RefusedError, SpecbookError
+
+if TYPE_CHECKING:
+    from specbook.config.machines import Profile
+    from specbook.engine.client import Running
+    from specbook.engine.server import Server
+    from specbook.records.probe_results import Probed
+
+ProfileName = Annotated[
+    str, typer.Option("--profile", help="<hardware>/<name> of params/<hardware>/profiles.yaml.")
+]
+Url = Annotated[
+    str | None, typer.Option(help="Of a server that runs already, such as http://127.0.0.1:8000.")
+]
+KeyFile = Annotated[Path | None, typer.Option(help="Holds the key that it wants; or set SPECBOOK_API_KEY.")]
+COLUMNS = ("category", "prompts", "length", "95 % interval", "p10 to p90", "rate", "tokens/s")
+
+
+def warn(arms: Iterable[tuple[Any, Any]]) -> None:
+    """Say which heads of these arms would draft deeper than they were trained to."""
+    from specbook.engine import preflight
+
+    for text in dict.fromkeys(filter(None, starmap(preflight.past_training, arms))):
+        complain("warning:", text)
+
+
+def serve(
+    profile: ProfileName = "cpu/eagle3",
+    port: Annotated[int, typer.Option(help="On 127.0.0.1.", min=1, max=65535)] = 8000,
+    api_key: Annotated[str | None, typer.Option(hidden=True)] = None,
+    api_key_file: Annotated[
+        Path | None, typer.Option(help="Holds the key demanded of clients; or set SPECBOOK_API_KEY.")
+    ] = None,
+    ask_api_key: Annotated[bool, typer.Option("--ask-api-key", help="Ask for the key.")] = False,
+    open_metrics: Annotated[
+        bool, typer.Option("--open-metrics", help="/metrics needs no key, as /health never does.")
+    ] = False,
+) -> None:
+    """Serve a profile until Ctrl-C, on an OpenAI-compatible endpoint."""
+    from specbook.config import machines
+    from specbook.engine import client
+    from specbook.engine.server import Server
+
+    with one_clear_message(f"{profile} has ended."):
+        chosen = machines.profile(profile)
+        warn([(chosen.target, chosen.speculation)])
+        if api_key is not None:
+            raise ConfigError(client.NO_KEY_ON_A_COMMAND_LINE)
+        key = typer.prompt("API key", hide_input=True) if ask_api_key else client.read_api_key(api_key_file)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        out.print(f"starting {profile} ...")
+        starting = Server(
+            chosen.target, chosen.speculation, port=port, api_key=key, open_counters=open_metrics
+        )
+        with entered(starting, "starting the engine") as server:
+            out.print(
+                f"{chosen.target.name} at {server.client.base_url}  (Ctrl-C ends it; log: {server.log_path})"
+            )
+            while server.is_alive():
+                time.sleep(0.5)
+            raise SpecbookError(server.obituary())
+
+
+@contextmanager
+def _reached(
+    url: str | None, api_key_file: Path | None, profile: str, chosen: "Profile | None"
+) -> "Iterator[Server | Running]":
+    """The server at `url`; without one, that of the profile, for as long as it is asked."""
+    from specbook.engine.client import Running, read_api_key
+    from specbook.engine.server import Server
+
+    if url is not None:
+        yield Running(url, read_api_key(api_key_file))
+        return
+    warn([(chosen.target, chosen.speculation)])
+    err.print(f"starting {profile} ... (`specbook serve` keeps one up, and --url asks it at once)")
+    with entered(Server(chosen.target, chosen.speculation), "starting the engine") as server:
+        yield server
+
+
+def ask(
+    question: Annotated[str, typer.Argument(help="One user message.")],
+    profile: ProfileName = "cpu/eagle3",
+    url: Url = None,
+    api_key_file: KeyFile = None,
+    max_tokens: Annotated[int, typer.Option(help="Output cap.", min=1)] = 400,
+    usd_per_hour: Annotated[float | None, typer.Option(help="What an hour of it costs you.")] = None,
+) -> None:
+    """Ask one question; the answer streams, then four lines say what it took."""
+    from specbook.cli import ask as asking
+    from specbook.config import machines, prices
+
+    def show(text: str) -> None:
+        typer.echo(text, nl=False)
+
+    with one_clear_message():
+        dollars, price = asking.own_price(usd_per_hour)
+        chosen = None if url is not None else machines.profile(profile)
+        if chosen and chosen.price and usd_per_hour is None:
+            dollars, price = prices.machine(chosen.price).usd_per_hour, chosen.price
+        with _reached(url, api_key_file, profile, chosen) as server:
+            if chosen:  # the first request after a start pays for warming up: it is not what is asked
+                asking.ask(server, question, 16, lambda _: None)
+            reply = asking.ask(server, question, max_tokens, show)
+            served = asking.served(chosen) if chosen else server.title
+        typer.echo("\n")
+        typer.echo("\n".join(asking.summary(served, reply, dollars, price)))
+
+
+def probe(
+    traffic: Annotated[
+        str, typer.Argument(help="JSON lines, each with `prompt` or `messages`; or a name, such as gsm8k.")
+    ],
+    profile: ProfileName = "cpu/eagle3",
+    url: Url = None,
+    api_key_file: KeyFile = None,
+    seconds: Annotated[
+        float, typer.Option(help="How long to ask; the last answer is waited for.", min=1)
+    ] = 40,
+    max_tokens: Annotated[int, typer.Option(help="Output cap.", min=1)] = 192,
+    seed: Annotated[int, typer.Option(help="Shuffles the prompts.")] = 0,
+) -> None:
+    """Ask some of your own traffic, one prompt at a time, and say per category what was accepted."""
+    from specbook import paths
+    from specbook.bench import acceptance_probe
+    from specbook.config import machines, plan_overrides, prompt_files
+
+    with one_clear_message("interrupted: nothing is kept of a probe."):
+        file = paths.at(plan_overrides.file(traffic))
+        wanted = acceptance_probe.interleaved(prompt_files.load(file), seed, file.name.partition(".")[0])
+        chosen = None if url is not None else machines.profile(profile)
+        if chosen and chosen.speculation is None:
+            raise ConfigError(f"--profile {profile} does not draft: there is nothing to accept")
+        with _reached(url, api_key_file, profile, chosen) as server, busy(f"asking for {seconds:g} s"):
+            # The first request after a start pays for warming up.
+            list(acceptance_probe.probe(server, wanted[:1], max_tokens=min(16, max_tokens), seconds=seconds))
+            found = list(acceptance_probe.probe(server, wanted, max_tokens=max_tokens, seconds=seconds))
+        _show(found, len(wanted))
+
+
+def _show(found: "Sequence[Probed]", of: int) -> None:
+    """The table, and a line for what is not in it.
+
+    Raises:
+        RefusedError: if every prompt was refused.
+    """
+    from specbook.analysis import acceptance_by_domain
+
+    refused = [one.refused for one in found if one.refused]
+    if len(refused) == len(found):
+        raise RefusedError(f"all {len(found)} prompts were refused, the last with: {refused[-1]}")
+    table = Table(box=None, pad_edge=False)
+    for name in COLUMNS:
+        table.add_column(name, justify="left" if name == "category" else "right")
+    for row in acceptance_by_domain.by_domain(found).to_dict("records"):
+        table.add_row(*map(Text, _cells(row)))
+    out.print(table)
+    out.print(
+        f"{len(found)} of {of} prompts asked, one at a time. Length: tokens a step, bonus token included; "
+        "p10 to p90: of single answers.",
+        soft_wrap=True,
+    )
+    if refused:
+        complain("refused:", f"{len(refused)} prompts, the last with: {refused[-1]}")
+
+
+def _cells(row: dict) -> list[str]:
+    counted, speed = [row["domain"], str(row["prompts"])], f"{row['tokens_per_s']:.0f}"
+    if row["estimate"] is None:
+        return [*counted, "nothing drafted", "", "", "", speed]
+    low, high = row["estimate"].low, row["estimate"].high
+    interval = "too few prompts" if low is None else f"{low:.2f} to {high:.2f}"
+    tenths = f"{row['p10']:.2f} to {row['p90']:.2f}"
+    return [*counted, f"{row['length']:.2f}", interval, tenths, f"{row['rate']:.2f}", speed]
