@@ -177,6 +177,10 @@ def _next_eagle3(device: str, report: Callable[[str], None]) -> None:
 def _smollm2_eagle3(device: str, report: Callable[[str], None]) -> None:
     """A head for a public model, on its answers to what people asked a chatbot."""
     from pocket.draft import Eagle3Recipe
+    from specbook.bench import packaged_models
+
+    if lacking := packaged_models.missing([SMOLLM2.model], report):
+        raise ConfigError(lacking[SMOLLM2.model])
 
     recipe = Eagle3Recipe(
         data_set="sharegpt-train", num_prompts=2560, temperature=0.7, max_tokens=256, draft_vocab_size=8192,

@@ -7,11 +7,12 @@ import pandas as pd
 from specbook.analysis import acceptance, speedup
 from specbook.config import Chapter
 from specbook.records.run import RunRecord
+from specbook.records.run_set import RunSet
 
 BEFORE, BEHIND, RETRAINED = "before", "one version behind", "head retrained"
 VERSIONS = (BEFORE, BEHIND, RETRAINED)
 """The old target under its own head; the next one under that same head; and under the head trained for it."""
-Runs = Mapping[str, list[RunRecord]]
+Runs = Mapping[str, RunSet]
 """Runs of each of VERSIONS: the head's, and its target's without speculation."""
 
 
@@ -37,7 +38,7 @@ def split(plan: Chapter, runs: Iterable[RunRecord]) -> Runs:
         ):  # fmt: skip
             if of_version and (head is None or head in drafts):
                 found[name].append(run)
-    return found
+    return {name: RunSet(own) for name, own in found.items()}
 
 
 def lengths(found: Runs) -> pd.DataFrame:

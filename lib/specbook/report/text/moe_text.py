@@ -12,6 +12,7 @@ from specbook.config.schema import Frozen
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.moe_results import ExpertsTouched, NoisyRouter
 from specbook.records.run import RunRecord
+from specbook.records.run_set import RunSet
 from specbook.report.text import ends, listed, of
 from specbook.stats.estimate import Estimate
 
@@ -36,12 +37,12 @@ def results(
     )
 
 
-def by_target(plan: AnyPlan, runs: Sequence[RunRecord]) -> tuple[list[RunRecord], list[RunRecord]]:
+def by_target(plan: AnyPlan, runs: Sequence[RunRecord]) -> tuple[RunSet, RunSet]:
     """The mixture's records, and those of the dense target that a plan's second sweep sets beside it."""
     mixture = plan.parts()[0].target.name
     return (
-        [one for one in runs if one.point.target.name == mixture],
-        [one for one in runs if one.point.target.name != mixture],
+        RunSet(one for one in runs if one.point.target.name == mixture),
+        RunSet(one for one in runs if one.point.target.name != mixture),
     )
 
 
