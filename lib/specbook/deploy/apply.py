@@ -1,6 +1,7 @@
 """Objects -> cluster by kubectl: each is tried without effect first, then applied, in the right order."""
 
 import difflib
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -139,7 +140,7 @@ def remove(cluster: Kubectl, manifest: Manifest, wait: bool = True) -> bool:
     """Delete one object with what it owns; whether it was there, which an unknown kind was not."""
     how = ("--ignore-not-found", "--cascade=foreground", f"--wait={str(wait).lower()}", "-f", "-")
     try:
-        return bool(cluster.run("delete", *how, stdin=yaml.safe_dump(manifest)))
+        return bool(cluster.run("delete", *how, stdin=json.dumps(manifest)))
     except KubectlError as error:
         if NO_KIND.search(error.said):
             return False

@@ -100,7 +100,7 @@ def until_done(look: Callable[[], Look], timeout_s: float, report: Report) -> No
         if now.done:
             return
         hopeless = [str(pod) for pod in now.pods if pod.hopeless]
-        late = f"not done after {timeout_s:g} s" if time.monotonic() > deadline else ""
+        late = f"not done after {timeout_s:.3g} s" if time.monotonic() > deadline else ""
         if why := now.failed or late or (hopeless and "it cannot end"):
             pods = hopeless or list(map(str, now.pods)) or ["no pod says why: it may still be loading"]
             raise ClusterError(f"{now.state} {why}: {'; '.join(pods)}")
