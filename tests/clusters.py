@@ -1,6 +1,6 @@
 """A made-up run on a cluster: load triples at 60 s, signal at 70, decision at 80, a pod ready at 130."""
 
-from specbook.records.cluster_run import ClusterRun, OpenLoopRequests, Performed, PodLife, Timeline
+from specbook.records.experiment_results import ClusterRun, OpenLoopRequests, Performed, PodLife, Timeline
 
 N = 200
 

@@ -5,8 +5,16 @@ import numpy as np
 from specbook import records
 from specbook.config import Chapter
 from specbook.config.chapter import Experiment
-from specbook.records.drift_results import Arm, Drifted, Episode, FallenBack, Readings, Requests, Switched
 from specbook.records.experiment import ExperimentRecord
+from specbook.records.experiment_results import (
+    Drifted,
+    Episode,
+    FallenBack,
+    Readings,
+    Requests,
+    RoutedArm,
+    Switched,
+)
 from synthetic import HARDWARE, ORIGIN, START
 
 DRAFTS = 60
@@ -64,14 +72,14 @@ def fallen_back(repeats: int, lost: int = 0) -> FallenBack:
     return FallenBack(arms=tuple(arms), weights_sha256={"target": "t", "draft": "d"})
 
 
-def arm(name: str, repeat: int, lost: int) -> Arm:
+def arm(name: str, repeat: int, lost: int) -> RoutedArm:
     base = episode([3.5] * 30, [2.0] * 60, seed=repeat)
     answered = 600 - (lost if name == "drafting" else 0)
     slow_s = {"fallback": 0.8, "drafting": 1.5, "plain": 0.9}[name]
     e2e = np.random.default_rng(repeat).lognormal(np.log(slow_s), 0.3, answered)
     away = Switched(at_s=36.0, drafting=False, length=2.0, in_flight={"drafting": 8})
     back = Switched(at_s=66.0, drafting=True, length=3.2, in_flight={"plain": 8})
-    return Arm(
+    return RoutedArm(
         arm=name, repeat=repeat,
         episode=base.model_copy(update={"drift_s": (30.0, 60.0), "requests": requests(600, e2e)}),
         switches=(away, back) if name == "fallback" else (), served={"drafting": answered}, broken=0,

@@ -5,9 +5,15 @@ from specbook.config import Chapter
 from specbook.config.chapter import Experiment
 from specbook.config.schema import Frozen
 from specbook.records.experiment import ExperimentRecord
-from specbook.records.moe_results import ExpertsTouched, NoisyDomain, NoisyRouter, Touched
+from specbook.records.experiment_results import (
+    ExpertsTouched,
+    NoisyDomain,
+    NoisyRouter,
+    Stepped,
+    Touched,
+    Variant,
+)
 from specbook.records.run import SpecDecodeCounters
-from specbook.records.step_results import Stepped, Variant
 from specbook.stats import experts, wilson
 from specbook.stats.estimate import Estimate
 from synthetic import HARDWARE, ORIGIN, START

@@ -5,7 +5,7 @@ import pytest
 
 import drifting
 from specbook.analysis import drift
-from specbook.records.drift_results import Readings
+from specbook.records.experiment_results import Readings
 
 
 def test_a_reset_and_a_gap_in_a_recording_are_no_drift():

@@ -6,7 +6,7 @@ import factories
 from specbook.analysis import break_even
 from specbook.config.chapter import Experiment
 from specbook.records.experiment import ExperimentRecord
-from specbook.records.synthetic_acceptance_results import Arm, Pair, Played
+from specbook.records.experiment_results import Pair, Played, TimedArm
 
 STRONG, WEAK = (0.9, 0.8, 0.7), (0.5, 0.2, 0.1)
 
@@ -63,8 +63,8 @@ def test_batches_are_rows_and_an_arm_without_a_baseline_has_none():
 def test_played_is_held_against_real_turn_by_turn():
     tpot = ((0.01, 0.01, 0.02), (0.02, 0.02, 0.04), (0.01, 0.01, 0.02))
     even = tuple((sum(turn) / 3,) * 3 for turn in tpot)
-    real = Arm(rates=(0.5,), length=(1.5,) * 3, step_s=(0.01, 0.02, 0.01), tpot_s=tpot)
-    other = Arm(rates=(0.52,), length=(1.52,) * 3, step_s=(0.011, 0.022, 0.011), tpot_s=even)
+    real = TimedArm(rates=(0.5,), length=(1.5,) * 3, step_s=(0.01, 0.02, 0.01), tpot_s=tpot)
+    other = TimedArm(rates=(0.52,), length=(1.52,) * 3, step_s=(0.011, 0.022, 0.011), tpot_s=even)
     result = Played(rates=(0.5,), pairs=(Pair(concurrency=8, real=real, played=other),))
     asked = Experiment(
         name="playback",

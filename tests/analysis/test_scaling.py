@@ -9,7 +9,7 @@ from specbook import paths
 from specbook.analysis import scaling
 from specbook.bench.cluster_timeline import SIGNALS
 from specbook.deploy.manifests import find, render
-from specbook.records.cluster_run import Performed
+from specbook.records.experiment_results import Performed
 
 
 def test_stages_of_a_reaction():

@@ -11,7 +11,7 @@ from specbook.analysis import steps
 from specbook.bench.experiments import step_profile
 from specbook.engine.vllm.profiler import PARTS
 from specbook.errors import ConfigError, EngineError
-from specbook.records.step_results import Stepped, Variant
+from specbook.records.experiment_results import Stepped, Variant
 from specbook.report import tables
 from specbook.report.figures import serving_figures as draw
 from specbook.report.text import draft_text as remarks

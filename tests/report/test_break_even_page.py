@@ -7,8 +7,8 @@ import synthetic
 from specbook import config, records
 from specbook.config import Plan
 from specbook.records.experiment import ExperimentRecord
+from specbook.records.experiment_results import Pair, Played, TimedArm
 from specbook.records.origin import Hardware
-from specbook.records.synthetic_acceptance_results import Arm, Pair, Played
 from specbook.report import break_even_page
 
 H100 = Hardware(
@@ -31,7 +31,7 @@ def played(tail: float) -> None:
     chapter = config.load(break_even_page.PLAN, "cpu", "full")
     for index, asked in enumerate(chapter.experiments):
         turns = tuple(0.01 + 0.0001 * i for i in range(6))
-        real = Arm(rates=(0.8, 0.6), length=(2.4,) * 6, step_s=turns, tpot_s=((1.0, 1.0, 2.0),) * 6)
+        real = TimedArm(rates=(0.8, 0.6), length=(2.4,) * 6, step_s=turns, tpot_s=((1.0, 1.0, 2.0),) * 6)
         other = real.model_copy(update={"tpot_s": ((1.0, 1.0, 1.0 + tail),) * 6})
         result = Played(rates=(0.8, 0.6), pairs=(Pair(concurrency=1, real=real, played=other),))
         records.append(

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from specbook.analysis import acceptance, summaries
-from specbook.records.probe_results import Probed
+from specbook.records.experiment_results import Probed
 
 COLUMNS = (
     "domain", "prompts", "refused", "output_tokens", "tokens_per_s", "rate", "length", "macro", "p10", "p90",

@@ -8,9 +8,9 @@ import pandas as pd
 from specbook.analysis import speedup, summaries
 from specbook.config.schema import Speculation
 from specbook.records.experiment import ExperimentRecord
+from specbook.records.experiment_results import Played
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
-from specbook.records.synthetic_acceptance_results import Played
 from specbook.stats import ratios
 from specbook.stats.estimate import Estimate
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from specbook.records.drift_results import Arm, Drifted, FallenBack, Readings, Requests
-from specbook.records.drift_results import Episode as Recorded
 from specbook.records.experiment import ExperimentRecord
+from specbook.records.experiment_results import Drifted, FallenBack, Readings, Requests, RoutedArm
+from specbook.records.experiment_results import Episode as Recorded
 from specbook.stats import detection, ratios
 from specbook.stats.detection import Blocks, Episode, Quiet
 from specbook.stats.estimate import Estimate
@@ -213,7 +213,7 @@ def served(result: FallenBack) -> pd.DataFrame:
     Of the lost, `broken` had begun to be answered. tokens_per_s is that of whole windows; in_flight counts
     requests under way at the moments of switching.
     """
-    groups: dict[str, list[Arm]] = {}
+    groups: dict[str, list[RoutedArm]] = {}
     for arm in result.arms:
         groups.setdefault(arm.arm, []).append(arm)
     return pd.DataFrame([_served(name, arms) for name, arms in groups.items()], columns=list(SERVED))
@@ -241,7 +241,7 @@ def _tokens_per_s(windows: Sequence[Requests]) -> float:
     return sum(sum(one.output_tokens) for one in windows) / sum(ends)
 
 
-def _served(name: str, arms: Sequence[Arm]) -> dict:
+def _served(name: str, arms: Sequence[RoutedArm]) -> dict:
     requests = [arm.episode.requests for arm in arms]
     e2e = np.concatenate([one.e2e_s for one in requests])
     ttft = np.concatenate([one.ttft_s for one in requests])

@@ -56,7 +56,7 @@ def table(
 
 
 def decided(metric: str, q: float, *arms: pd.DataFrame) -> bool:
-    """Whether late first chunks (`records.streaming`) make a percentile what it is.
+    """Whether late first chunks (`stats.windows.late_first_chunks`) make a percentile what it is.
 
     A late TTFT lies beyond the others. Where they are more than one in five of the requests beyond a
     percentile, in one of these arms, it tells of streams that stood still.

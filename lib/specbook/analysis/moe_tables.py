@@ -8,7 +8,7 @@ import pandas as pd
 from specbook.analysis import acceptance, prediction, speedup, summaries
 from specbook.config import models
 from specbook.config.schema import Target
-from specbook.records.moe_results import ExpertsTouched, NoisyDomain, NoisyRouter
+from specbook.records.experiment_results import ExpertsTouched, NoisyDomain, NoisyRouter
 from specbook.records.run import RunRecord
 from specbook.stats import experts, roofline
 from specbook.stats.shape import Sized

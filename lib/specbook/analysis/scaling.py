@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from specbook.records.cluster_run import ClusterRun, OpenLoopRequests, Performed
+from specbook.records.experiment_results import ClusterRun, OpenLoopRequests, Performed
 from specbook.stats.percentiles import enough_for
 
 TARGET_MS = {"queue_wait_ms": 500.0, "queue_time_p95_ms": 2000.0}

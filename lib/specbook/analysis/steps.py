@@ -10,9 +10,9 @@ from specbook.analysis import summaries
 from specbook.config import models
 from specbook.config.schema import Speculation
 from specbook.records.experiment import ExperimentRecord
+from specbook.records.experiment_results import Stepped, Variant
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
-from specbook.records.step_results import Stepped, Variant
 from specbook.stats import ratios, roofline
 from specbook.stats.shape import Sized
 

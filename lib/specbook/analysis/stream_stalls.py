@@ -12,7 +12,7 @@ AS_USUAL = 1.5
 
 
 class Late(NamedTuple):
-    """Answers whose first chunk came late: see `records.streaming`."""
+    """Answers whose first chunk came late: see `stats.windows.late_first_chunks`."""
 
     count: int
     requests: int

@@ -8,7 +8,6 @@ import pandas as pd
 
 from specbook import records
 from specbook.errors import RecordError
-from specbook.records import streaming
 from specbook.records.identity import setup
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet, once, once_a_run
@@ -63,7 +62,7 @@ def answered(record: RunRecord) -> pd.DataFrame:
     """Requests that succeeded, with what `pooled_requests` adds to them."""
     rows = records.requests(record)
     rows = rows.assign(
-        late=streaming.first_chunks(rows), inside=_inside(record, rows),
+        late=windows.late_first_chunks(rows), inside=_inside(record, rows),
         loops=[repeats(text or "") for text in rows["text"]],
         capped=rows["output_tokens"] >= record.point.traffic.max_tokens,
     )  # fmt: skip
@@ -90,7 +89,7 @@ def pooled_requests(runs: RunSet) -> pd.DataFrame:
 
     - `tpot_s` = (E2E - TTFT) / (tokens - 1), s per token, NaN below two tokens;
     - `step_s`, the window's (see `stats.windows`);
-    - `late` (see `records.streaming`);
+    - `late` (see `stats.windows.late_first_chunks`);
     - `inside`: whether it was sent while every slot was taken (`stats.windows`). True in all rows of records
       from before such windows, and of Poisson arrivals;
     - `capped`: whether the output cap ended it; `loops`: whether it repeats itself (`stats.windows.repeats`).

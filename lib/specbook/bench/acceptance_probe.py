@@ -12,7 +12,7 @@ from specbook.engine import counters
 from specbook.engine.base import Counters
 from specbook.engine.client import Client
 from specbook.errors import ConfigError, EngineError, RefusedError
-from specbook.records.probe_results import Probed
+from specbook.records.experiment_results import Probed
 
 MOST_REFUSED = 5
 """Prompts that a server refuses, one after the other, until nothing but refusals is expected of it."""

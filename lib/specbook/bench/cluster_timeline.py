@@ -12,7 +12,7 @@ import httpx
 from specbook.bench.cluster_scenario import NAME, NAMESPACE, POD_LABELS
 from specbook.deploy.manifests import quantity
 from specbook.deploy.older_api import served
-from specbook.records.cluster_run import PodLife, Timeline
+from specbook.records.experiment_results import PodLife, Timeline
 
 PERIOD_S = 1.0
 METRICS_TIMEOUT_S = 3.0

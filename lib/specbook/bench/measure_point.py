@@ -19,7 +19,6 @@ from specbook.config.schema import Load, Point
 from specbook.engine import counters
 from specbook.engine.server import Server
 from specbook.errors import ConfigError, EngineError, HangError
-from specbook.records import streaming
 from specbook.records.origin import Hardware, Provenance
 from specbook.records.run import (
     REQUEST_COLUMNS,
@@ -84,7 +83,7 @@ def measure(
         throughput=throughput(window.result), server=window.server, spec_decode=window.spec_decode,
         utilisation=window.utilisation, requests_file=path.name,
         requests_sha256=records.write_requests(path, table),
-        late_first_chunks=int(streaming.first_chunks(table).sum()), **steady_figures(table, load),
+        late_first_chunks=int(windows.late_first_chunks(table).sum()), **steady_figures(table, load),
     )  # fmt: skip
     return RunRecord(**head, provenance=origin, status="ok", reason=None, measurement=measurement)
 

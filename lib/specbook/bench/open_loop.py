@@ -18,7 +18,7 @@ from pydantic import Field
 
 from specbook.config.prompt_files import Prompt
 from specbook.config.schema import Frozen
-from specbook.records.cluster_run import OpenLoopRequests, Outcome
+from specbook.records.experiment_results import OpenLoopRequests, Outcome
 
 TIMEOUT_S = 300
 """After which an answer counts as lost."""

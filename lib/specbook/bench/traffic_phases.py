@@ -26,7 +26,7 @@ from specbook.config.schema import (
 from specbook.engine.base import Counters
 from specbook.engine.server import Server
 from specbook.errors import EngineError
-from specbook.records.drift_results import Episode, Readings, Requests
+from specbook.records.experiment_results import Episode, Readings, Requests
 from specbook.stats import windows
 
 T = TypeVar("T")

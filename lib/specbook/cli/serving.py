@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from specbook.config.machines import Profile
     from specbook.engine.client import Running
     from specbook.engine.server import Server
-    from specbook.records.probe_results import Probed
+    from specbook.records.experiment_results import Probed
 
 ProfileName = Annotated[
     str, typer.Option("--profile", help="<hardware>/<name> of params/<hardware>/profiles.yaml.")

@@ -78,7 +78,7 @@ class Measurement(Frozen):
     """None when nothing was drafted (the baseline)."""
     utilisation: Utilisation
     late_first_chunks: int | None = Field(default=None, ge=0)
-    """Warning: requests whose stream stood still at first (`records.streaming`); None where nobody looked."""
+    """Warning: requests whose stream stood still at first (see `stats.windows`); None where nobody looked."""
     steady_s: float | None = Field(default=None, gt=0)
     """Length of the steady window (`stats.windows`); None where there is none, or the record predates it."""
     mean_concurrency: float | None = Field(default=None, gt=0)

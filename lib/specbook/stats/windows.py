@@ -25,6 +25,8 @@ TOGETHER = 0.1
 """Share of a step: chunks that are less apart came as one."""
 LEAST_S = 1e-4
 """Chunks that are less apart came as one, whatever else came: no engine's step is so short."""
+FIRST_CHUNKS = 3
+"""The first chunk, and as many on its heels, that came as one: two may be a hiccup."""
 LONG = 90
 """Percentile of the gaps that no bunch of fewer than ten chunks pulls towards zero."""
 REPETITIONS = 6
@@ -178,3 +180,16 @@ def _periodic_suffixes(text: str) -> list[tuple[int, int]]:
         border[i] = k + (backwards[i] == backwards[k])
         found.append((i + 1, i + 1 - border[i]))
     return found
+
+
+def late_first_chunks(rows: pd.DataFrame) -> NDArray[np.bool_]:
+    """[n] Whether the stream stood still at first, so that the first FIRST_CHUNKS chunks came as one.
+
+    They waited somewhere between the engine and the client, and TTFT says how long; in the worst case the
+    whole answer comes at once, TTFT is nearly E2E, and TPOT next to nothing. E2E, and with it the speed of
+    the window, is what a reader waited, as ever. A step is that of this window.
+    """
+    a_step_s = np.nan_to_num(step_s(rows["itl_s"]))  # where all streams stood still there is none
+    longest_s = max(TOGETHER * a_step_s, LEAST_S)
+    first = (list(own[: FIRST_CHUNKS - 1]) for own in rows["itl_s"])
+    return np.array([len(own) == FIRST_CHUNKS - 1 and max(own) < longest_s for own in first], dtype=bool)

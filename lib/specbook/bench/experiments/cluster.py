@@ -28,7 +28,7 @@ from specbook.config.schema import Traffic
 from specbook.deploy.kubectl import Kubectl, KubectlError, selected
 from specbook.deploy.older_api import translated
 from specbook.errors import ClusterError
-from specbook.records.cluster_run import ClusterRun, Performed
+from specbook.records.experiment_results import ClusterRun, Performed
 
 ADDRESS = "SPECBOOK_SERVICE_URL"
 """Address that reaches the Service from here, if its cluster IP does not: a LoadBalancer, an ingress."""

@@ -18,7 +18,7 @@ from specbook.config.schema import Frozen, Speculation, Target
 from specbook.engine.router import Router
 from specbook.engine.server import Server
 from specbook.errors import EngineError
-from specbook.records.drift_results import Arm, ArmName, Drifted, Episode, FallenBack, Switched
+from specbook.records.experiment_results import ArmName, Drifted, Episode, FallenBack, RoutedArm, Switched
 from specbook.stats.fallback import Fallback, Policy
 from specbook.stats.monitors import Growth
 
@@ -155,7 +155,7 @@ def fallback(asked: FallbackEpisodes) -> FallenBack:
         return FallenBack(arms=tuple(_arms(asked, pair)), weights_sha256=weights)
 
 
-def _arms(asked: FallbackEpisodes, pair: Sequence[Server]) -> list[Arm]:
+def _arms(asked: FallbackEpisodes, pair: Sequence[Server]) -> list[RoutedArm]:
     made = []
     for repeat in range(asked.repeats):
         order = list(ARMS)
@@ -175,7 +175,7 @@ def _both_up(pair: Sequence[Server]) -> None:
             )
 
 
-def one_arm(asked: FallbackEpisodes, pair: Sequence[Server], name: ArmName, repeat: int) -> Arm:
+def one_arm(asked: FallbackEpisodes, pair: Sequence[Server], name: ArmName, repeat: int) -> RoutedArm:
     """One window through a router of its own.
 
     Raises:
@@ -190,7 +190,7 @@ def one_arm(asked: FallbackEpisodes, pair: Sequence[Server], name: ArmName, repe
         control = Controller(router, reader, asked.policy if name == "fallback" else None)
         result = traffic_phases.send(how, pair[0], asked.seed + repeat, control, router.url)
     zero = min(result["start_times"])
-    return Arm(
+    return RoutedArm(
         arm=name, repeat=repeat, episode=traffic_phases.episode(how, result, reader),
         switches=tuple(one.model_copy(update={"at_s": at - zero}) for one, at in control.switches),
         served=dict(+router.served), broken=sum(router.broken.values()),

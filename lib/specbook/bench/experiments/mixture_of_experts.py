@@ -23,7 +23,7 @@ from specbook.config.schema import Frozen, Name, Speculation, Target, Traffic, r
 from specbook.engine import counters
 from specbook.engine.server import Server
 from specbook.errors import ConfigError
-from specbook.records.moe_results import ExpertsTouched, NoisyDomain, NoisyRouter, Touched
+from specbook.records.experiment_results import ExpertsTouched, NoisyDomain, NoisyRouter, Touched
 from specbook.records.run import SpecDecodeCounters
 from specbook.stats import experts, ratios, wilson
 from specbook.stats.estimate import Estimate

@@ -17,7 +17,7 @@ from specbook.config.schema import Frozen, Name, Speculation, Target
 from specbook.engine.base import Profiler
 from specbook.engine.server import Server
 from specbook.errors import ConfigError, EngineError
-from specbook.records.step_results import Stepped, Variant
+from specbook.records.experiment_results import Stepped, Variant
 
 
 class Options(Frozen):

@@ -17,8 +17,8 @@ from specbook.config.schema import Frozen, Name, Speculation, Target
 from specbook.engine import counters
 from specbook.engine.server import Server
 from specbook.errors import EngineError
+from specbook.records.experiment_results import Pair, Played, TimedArm
 from specbook.records.run import SpecDecodeCounters
-from specbook.records.synthetic_acceptance_results import Arm, Pair, Played
 
 
 class SyntheticAcceptance(Frozen):
@@ -117,8 +117,8 @@ def _rates(counted: Sequence[SpecDecodeCounters]) -> tuple[float, ...]:
     return tuple(round(n / drafts, 4) for n in accepted)
 
 
-def _arm(turns: Sequence[_Turn]) -> Arm:
-    return Arm(
+def _arm(turns: Sequence[_Turn]) -> TimedArm:
+    return TimedArm(
         rates=_rates([turn.counted for turn in turns]),
         length=tuple(1 + turn.counted.num_accepted_tokens / turn.counted.num_drafts for turn in turns),
         step_s=tuple(turn.step_s for turn in turns), tpot_s=tuple(turn.tpot_s for turn in turns),

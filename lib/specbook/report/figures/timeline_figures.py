@@ -7,8 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from specbook.analysis import drift, scaling
-from specbook.records.cluster_run import ClusterRun
-from specbook.records.drift_results import Arm, Episode, FallenBack
+from specbook.records.experiment_results import ClusterRun, Episode, FallenBack, RoutedArm
 from specbook.report.figures import style
 from specbook.report.figures.style import colour, look, styled
 
@@ -165,7 +164,7 @@ def fallback(result: FallenBack, thresholds: Sequence[float]) -> list[Axes]:
     return [above, below]
 
 
-def _switches(ax: Axes, arm: Arm) -> None:
+def _switches(ax: Axes, arm: RoutedArm) -> None:
     for switch in arm.switches:
         ax.axvline(switch.at_s, color="black", linewidth=1.0)
     for at in arm.episode.drift_s:

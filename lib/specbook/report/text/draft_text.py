@@ -8,7 +8,7 @@ from specbook.analysis.intervals import side
 from specbook.analysis.prediction import AVERAGED
 from specbook.bench import experiments
 from specbook.records.experiment import ExperimentRecord
-from specbook.records.step_results import Stepped
+from specbook.records.experiment_results import Stepped
 from specbook.report.provenance_line import credit_experiments
 from specbook.report.text import count, ends, listed, of, percent
 

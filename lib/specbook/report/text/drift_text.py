@@ -7,8 +7,8 @@ import pandas as pd
 
 from specbook.analysis import acceptance, drift, traffic
 from specbook.analysis.versions import BEFORE, BEHIND, RETRAINED, VERSIONS
-from specbook.records.drift_results import FallenBack
 from specbook.records.experiment import ExperimentRecord
+from specbook.records.experiment_results import FallenBack
 from specbook.report.text import count, listed
 
 UNSEEN = (

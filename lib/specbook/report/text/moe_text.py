@@ -10,7 +10,7 @@ from specbook.analysis.moe_tables import NOISY, QUIET, K
 from specbook.config import AnyPlan
 from specbook.config.schema import Frozen
 from specbook.records.experiment import ExperimentRecord
-from specbook.records.moe_results import ExpertsTouched, NoisyRouter
+from specbook.records.experiment_results import ExpertsTouched, NoisyRouter
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
 from specbook.report.text import ends, listed, of

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from specbook.records import streaming
+from specbook.stats import windows
 
 STEP_S = 0.0075
 USUAL = [STEP_S] * 40
@@ -28,12 +28,12 @@ def rows(*streams) -> pd.DataFrame:
     ],
 )
 def test_the_first_chunks_come_together_or_a_step_apart(gaps, came_late):
-    assert list(streaming.first_chunks(rows(gaps))) == [came_late, *([False] * 10)]
+    assert list(windows.late_first_chunks(rows(gaps))) == [came_late, *([False] * 10)]
 
 
 def test_a_window_in_which_every_stream_stood_still_has_no_others():
-    assert streaming.first_chunks(pd.DataFrame({"itl_s": [STOOD_STILL] * 3})).all()
+    assert windows.late_first_chunks(pd.DataFrame({"itl_s": [STOOD_STILL] * 3})).all()
 
 
 def test_no_requests_have_no_late_ones():
-    assert len(streaming.first_chunks(pd.DataFrame({"itl_s": []}))) == 0
+    assert len(windows.late_first_chunks(pd.DataFrame({"itl_s": []}))) == 0
