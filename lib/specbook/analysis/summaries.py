@@ -12,7 +12,6 @@ from specbook.records.identity import setup
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet, once, once_a_run
 from specbook.stats import windows
-from specbook.stats.windows import repeats
 
 NAMES = ["hardware", "kind", "target", "dtype", "load", "domain"]
 CELL = [*NAMES, "setup"]
@@ -63,7 +62,7 @@ def answered(record: RunRecord) -> pd.DataFrame:
     rows = records.requests(record)
     rows = rows.assign(
         late=windows.late_first_chunks(rows), inside=_inside(record, rows),
-        loops=[repeats(text or "") for text in rows["text"]],
+        loops=[windows.repeats(text or "") for text in rows["text"]],
         capped=rows["output_tokens"] >= record.point.traffic.max_tokens,
     )  # fmt: skip
     rows = rows[rows["error"].isna() | (rows["error"] == "")]

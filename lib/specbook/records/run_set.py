@@ -128,8 +128,8 @@ def replay(plan: AnyPlan, here: str | None = None) -> RunSet:
     chosen = machine(((run.key, run) for run in good), plan.hardware, here)
     own = [run for run in good if run.hardware.id == chosen]
     place = {key: index for index, key in enumerate(points)}
-    current = next(iter(select.by_host(own)), None) or select.current(own)
-    named = (record.named(points[record.key].target.name) for record in current)
+    whole = next(iter(select.by_host(own)), own)
+    named = (record.named(points[record.key].target.name) for record in whole)
     return RunSet(sorted(named, key=lambda record: place[record.key]))
 
 
