@@ -25,6 +25,8 @@ class HeadRecipe(OutputsRecipe):
 
     prompts_per_domain: int = 600
     speculator_type: Literal["eagle3", "peagle"]
+    num_answers: int | None = Field(default=None, ge=1)
+    """Answers that it learns from, the first ones; None: all."""
     target_layer_ids: tuple[int, ...] = Field(default=(2, 12, 21), min_length=3)
     """Layers whose outputs the head reads; distinct, each in [1, layers - 1]; the last one is always read."""
     num_layers: int = 1
@@ -45,7 +47,10 @@ class HeadRecipe(OutputsRecipe):
 
     def arguments(self, target: Path, scratch: Path) -> dict[str, Any]:
         """What `speculators` is told of this recipe, under its own names."""
-        ours = {*OutputsRecipe.model_fields, "target_layer_ids", "num_layers", "start", "router_noise"}
+        ours = {
+            *OutputsRecipe.model_fields, "num_answers", "target_layer_ids", "num_layers", "start",
+            "router_noise",
+        }  # fmt: skip
         said = self.model_dump(exclude=ours, exclude_none=True) | {
             "target_layer_ids": list(self.target_layer_ids)
         }

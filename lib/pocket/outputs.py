@@ -3,7 +3,7 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Self
 import torch
 from datasets import Dataset
 from pydantic import Field, model_validator
+from safetensors import safe_open
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
@@ -74,34 +75,36 @@ def training_prompts(recipe: OutputsRecipe) -> list[Asked]:
 def target_outputs(target: Target, recipe: OutputsRecipe, out: Path) -> Path:
     """Let the target answer the training prompts, unless it has; a JSONL of prompt and answer token ids.
 
-    Interrupted, it goes on after the last PIECE. Sampled answers that loop all the same are left out.
+    Interrupted, it goes on after the last PIECE; so does a recipe with more prompts of the same set. Sampled
+    answers that loop all the same are left out.
 
     Raises:
         EngineError: if the server does not start or stops answering.
     """
-    path = out / f"outputs-{_digest(target, recipe)}.jsonl"
+    folder, prompts = out / f"outputs-{_digest(target, recipe)}", training_prompts(recipe)
+    path = folder / f"{len(prompts)}.jsonl"
     if path.exists():
         return path
-    out.mkdir(parents=True, exist_ok=True)
-    prompts, pieces = training_prompts(recipe), path.with_suffix(".pieces")
-    pieces.mkdir(exist_ok=True)
-    missing = [start for start in range(0, len(prompts), PIECE) if not (pieces / str(start)).exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    pieces = {
+        folder / f"{start}-{start + len(asked)}": asked
+        for start in range(0, len(prompts), PIECE) for asked in [prompts[start : start + PIECE]]
+    }  # fmt: skip
+    missing = [piece for piece in pieces if not piece.exists()]
     # No seed with a request: vLLM 0.32 on a CPU dies of it. The server has one.
     sampling = {"temperature": recipe.temperature} if recipe.temperature else {}
     with Server(target) if missing else nullcontext() as server:
-        for start in missing:
-            asked = prompts[start : start + PIECE]
-            got = answers(server, asked, recipe.max_tokens, target.max_num_seqs, **sampling)
+        for piece in missing:
+            got = answers(server, pieces[piece], recipe.max_tokens, target.max_num_seqs, **sampling)
             kept = [a for a in got if not (sampling and repeats(a.text))]
             lines = (json.dumps({"prompt": a.prompt_token_ids, "answer": a.token_ids}) for a in kept)
-            atomic_files.write_atomically(pieces / str(start), "".join(f"{x}\n" for x in lines).encode())
-    whole = (pieces / str(start) for start in range(0, len(prompts), PIECE))
-    atomic_files.write_atomically(path, b"".join(piece.read_bytes() for piece in whole))
+            atomic_files.write_atomically(piece, "".join(f"{x}\n" for x in lines).encode())
+    atomic_files.write_atomically(path, b"".join(piece.read_bytes() for piece in pieces))
     return path
 
 
 def _digest(target: Target, recipe: OutputsRecipe) -> str:
-    """Digest of all that decides the answers: a head learnt from another target's would fit neither."""
+    """Digest of all that decides an answer: a head learnt from another target's would fit neither."""
     weights = provenance.model_sha256(target.model, target.revision)
     decides = (weights, target.dtype, recipe.prompts_per_domain, recipe.max_tokens, PROMPT_SEED)
     if recipe.domains != DOMAINS:
@@ -109,7 +112,7 @@ def _digest(target: Target, recipe: OutputsRecipe) -> str:
     if target.router_noise:
         decides = (*decides, target.router_noise)
     if recipe.data_set:
-        decides = (*decides, recipe.data_set, recipe.num_prompts, recipe.temperature)
+        decides = (*decides, recipe.data_set, recipe.temperature)
     return hashlib.sha256(repr(decides).encode()).hexdigest()[:12]
 
 
@@ -127,12 +130,13 @@ def endless(outputs: Path, seed: int) -> Iterator[tuple[list[int], int]]:
 
 
 def hidden_states(
-    model_folder: Path, outputs: Path, layer_ids: Sequence[int], out: Path, router_noise: float = 0.0
-) -> Path:
+    model_folder: Path, samples: Sequence[Mapping[str, list[int]]], layer_ids: Sequence[int], out: Path,
+    router_noise: float = 0.0,
+) -> Path:  # fmt: skip
     """What a head reads and must predict, in the form `speculators` trains from.
 
     `router_noise` is added to a mixture's routers meanwhile (`bench.moe_routing.disturb`). What `out` holds
-    of the same outputs and layers is kept, for a training that goes on and for a study's next head.
+    of the same tokens and layers is kept: a training that was interrupted, or has more answers, goes on.
 
     Writes a `datasets` folder of `input_ids`, `loss_mask`, `seq_len` and, per sample i,
     `hidden_states/hs_{i}.safetensors`: `hidden_states` [tokens, layers + 1, hidden], bfloat16 (the layers'
@@ -143,33 +147,52 @@ def hidden_states(
     """
     # In the precision that the processor has: one that must emulate bfloat16 would need hours.
     dtype = torch.bfloat16 if fast_bfloat16("cpu") else torch.float32
-    mark, made_of = out / "made-of", repr((outputs.name, *layer_ids, router_noise, dtype))
-    if mark.is_file() and mark.read_text() == made_of:
-        return out
+    mark, made_of = out / "made-of", repr((*layer_ids, router_noise, dtype))
+    if not mark.is_file() or mark.read_text() != made_of:
+        shutil.rmtree(out, ignore_errors=True)
+        (out / "hidden_states").mkdir(parents=True)
+        mark.write_text(made_of)
+    files = [out / f"hidden_states/hs_{i}.safetensors" for i in range(len(samples))]
+    missing = [
+        i for i, sample in enumerate(samples) if _tokens(files[i]) != sample["prompt"] + sample["answer"]
+    ]
+    if missing:
+        _read_states(model_folder, {files[i]: samples[i] for i in missing}, layer_ids, router_noise, dtype)
+    _dataset(samples).save_to_disk(out)
+    return out
+
+
+def _tokens(states: Path) -> list[int] | None:
+    """Token ids that a file of hidden states is of; None where there is no such file."""
+    if not states.is_file():
+        return None
+    with safe_open(states, "pt") as file:
+        return file.get_tensor("token_ids").tolist()
+
+
+def _read_states(
+    model_folder: Path, samples: Mapping[Path, Mapping[str, list[int]]], layer_ids: Sequence[int],
+    router_noise: float, dtype: torch.dtype,
+) -> None:  # fmt: skip
     model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=dtype).eval()
     moe_routing.disturb(model, router_noise)
     last = model.config.num_hidden_layers - 1
     if not all(1 <= k <= last for k in layer_ids):
         raise ConfigError(f"target_layer_ids {tuple(layer_ids)}: this target's are 1 to {last}")
-    samples = load(outputs)
-    shutil.rmtree(out, ignore_errors=True)
-    (out / "hidden_states").mkdir(parents=True)
     seen: list[torch.Tensor] = []
     # The library hands out the last layer's output only after the final norm: take what the norm takes.
     model.model.norm.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    for i, sample in enumerate(samples):
+    for file, sample in samples.items():
         ids = torch.tensor(sample["prompt"] + sample["answer"])
         with torch.no_grad():
             layers = model.model(ids[None], output_hidden_states=True).hidden_states
         states = torch.stack([*(layers[k][0] for k in layer_ids), seen.pop()[0]], dim=1)
         tensors = {"hidden_states": states.bfloat16().contiguous(), "token_ids": ids}
-        save_file(tensors, out / f"hidden_states/hs_{i}.safetensors")
-    _dataset(samples).save_to_disk(out)
-    mark.write_text(made_of)
-    return out
+        save_file(tensors, whole := file.with_suffix(".part"))
+        whole.replace(file)
 
 
-def _dataset(samples: Sequence[dict]) -> Dataset:
+def _dataset(samples: Sequence[Mapping[str, list[int]]]) -> Dataset:
     return Dataset.from_dict(
         {
             "input_ids": [s["prompt"] + s["answer"] for s in samples],

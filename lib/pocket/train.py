@@ -183,7 +183,7 @@ def _smollm2_eagle3(device: str, report: Callable[[str], None]) -> None:
         raise ConfigError(lacking[SMOLLM2.model])
 
     recipe = Eagle3Recipe(
-        data_set="sharegpt-train", num_prompts=2560, temperature=0.7, max_tokens=256, draft_vocab_size=8192,
+        data_set="sharegpt-train", num_prompts=1536, temperature=0.7, max_tokens=256, draft_vocab_size=8192,
         target_layer_ids=(2, 15, 27), total_seq_len=1024, lr=1e-3, ttt_steps=4,
     )  # fmt: skip
     _head(SMOLLM2, recipe, paths.models_dir() / f"{SMOLLM2.name}-eagle3", report)
@@ -272,10 +272,10 @@ def _trained_head(served: Target, recipe: "HeadRecipe", out: Path, report: Calla
     report(f"{out.name}: the target answers the training prompts")
     noisy = served.model_copy(update={"router_noise": recipe.router_noise})
     answered = outputs.target_outputs(noisy, recipe, scratch())
-    report(f"{out.name}: hidden states")
-    noise = recipe.router_noise
+    samples = outputs.load(answered)[: recipe.num_answers]
+    report(f"{out.name}: hidden states of {len(samples)} answers")
     data = outputs.hidden_states(
-        folder, answered, recipe.target_layer_ids, answered.with_suffix(".states"), noise
+        folder, samples, recipe.target_layer_ids, answered.parent / "states", recipe.router_noise
     )
     shutil.rmtree(work / "checkpoints", ignore_errors=True)
     return draft.train_head(folder, data, recipe, work / "checkpoints", out)

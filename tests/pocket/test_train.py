@@ -22,7 +22,8 @@ def heads(tmp_path, monkeypatch):
         return out
 
     monkeypatch.setattr(outputs, "target_outputs", lambda target, recipe, out: out / "answers.jsonl")
-    monkeypatch.setattr(outputs, "hidden_states", lambda folder, answered, layers, out, noise: "states")
+    monkeypatch.setattr(outputs, "load", lambda answered: [])
+    monkeypatch.setattr(outputs, "hidden_states", lambda folder, samples, layers, out, noise: "states")
     monkeypatch.setattr(draft, "train_head", train_head)
     return made
 

@@ -97,15 +97,28 @@ def run(
         given = own.given(target, draft or [], prompts, settings or [])
         plans = [config.load(name, hardware, group, **given) for name in config.chapters(chapters, hardware)]
         models = [model for one in plans for model in one.models()]
+        sweeps = [sweep for one in plans for sweep in one.parts()]
+        if not dry_run:
+            _fetch_prompts(sweeps)
         resources.make_shapes(models)
         lacking: dict[str, str] = {}
         for maker in (packaged_models, *_trainers()):
             lacking |= maker.missing(models, report=None if dry_run else out.print)
         _leave_out(lacking)
-        warn(arm for one in plans for sweep in one.parts() for arm in sweep.arms())
+        warn(arm for sweep in sweeps for arm in sweep.arms())
         if dry_run:
             return _preview(plans, since, replicate)
         _measure(plans, lacking, since, replicate=replicate, dirty=dirty)
+
+
+def _fetch_prompts(sweeps: Sequence[Any]) -> None:
+    """Fetch the data sets of these sweeps, and check them against the sweeps as files at hand are."""
+    from specbook.config import datasets
+
+    with busy("fetching prompts"):
+        datasets.fetch(sweep.prompts for sweep in sweeps if sweep.prompts)
+    for sweep in sweeps:
+        sweep.check()
 
 
 def _preview(plans: Sequence[Any], since: datetime | None, replicate: bool) -> None:

@@ -6,6 +6,7 @@ from a URL; where both are named they give the same file, and the URL is tried i
 """
 
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -69,6 +70,22 @@ def path(name: str) -> Path:
     if wanted.sha256:
         packages.verify(where, wanted.sha256, wanted.title, str(where), "remove it, and it is fetched again")
     return where
+
+
+def kept_as(file: str) -> str | None:
+    """Name of the data set that is kept in this file, as plans name files; None for other files."""
+    names = {f"build/datasets/{one.file}": name for name, one in known().items()}
+    return names.get(file)
+
+
+def fetch(files: Iterable[str]) -> None:
+    """Fetch what is not there yet of these files, as plans name them; others than data sets are passed over.
+
+    Raises:
+        ConfigError: see `path`.
+    """
+    for name in filter(None, map(kept_as, dict.fromkeys(files))):
+        path(name)
 
 
 def _fetch(wanted: DataSet, where: Path) -> None:

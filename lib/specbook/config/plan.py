@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import Field
 
 from specbook import paths
-from specbook.config import prompt_files
+from specbook.config import datasets, prompt_files
 from specbook.config.schema import (
     Arm,
     Domain,
@@ -211,7 +211,12 @@ class Plan(AnyPlan):
         )
 
     def _check_own(self, traffic: Traffic) -> None:
-        """A batch that holds one prompt several times says little of a batch of traffic."""
+        """A batch that holds one prompt several times says little of a batch of traffic.
+
+        A data set that was not fetched yet is checked when it is measured: a replayed page needs none.
+        """
+        if not traffic.file().is_file() and datasets.kept_as(str(traffic.prompts)):
+            return
         distinct, batch = len(prompt_files.of(traffic)), max(self.concurrency, default=1)
         if distinct < batch:
             raise self._error(

@@ -138,11 +138,15 @@ def folder_or_hub_id(text: Any, what: str) -> str:
 def file(text: Any) -> str:
     """A prompt file as plans name it, be it given as a path or as the name of a data set.
 
+    A name is fetched here; the file of a data set need not be there.
+
     Raises:
         ConfigError: if it is neither, or the data set cannot be had.
     """
     if not isinstance(text, str):
         raise ConfigError(f"prompts {text!r}: give the path of a JSONL file. {prompts.FORM}")
+    if datasets.kept_as(text):
+        return text  # fetched when it is measured
     found, known = paths.located(text), datasets.known()
     if found is None and text in known:
         return datasets.path(text).relative_to(paths.root()).as_posix()

@@ -108,11 +108,13 @@ def _asked(said: _Line) -> tuple[Message, ...]:
 def of(traffic: Traffic) -> list[Prompt]:
     """The prompts of one kind of traffic: of a file of your own, the lines that bear its domain, or none.
 
+    A domain that is called as the file is (`mt-bench` of `mt-bench.jsonl`) means all of its lines.
+
     Raises:
         ConfigError: see `load`; or if no line is of this domain.
     """
     found = load(traffic.file())
-    if traffic.prompts is None:
+    if traffic.prompts is None or traffic.domain == named_after(traffic.file()):
         return found
     mine = [prompt for prompt in found if prompt.domain in (None, traffic.domain)]
     if not mine:
@@ -137,4 +139,9 @@ def domains(path: Path) -> tuple[str, ...]:
             f"prompts {path}: {lacking.prompt[:40]!r} has no domain, and others have: give every line one, "
             "or none"
         )
-    return tuple(dict.fromkeys(named)) or (path.name.partition(".")[0],)
+    return tuple(dict.fromkeys(named)) or (named_after(path),)
+
+
+def named_after(path: Path) -> str:
+    """The domain of a file whose lines name none, and of all lines of one whose lines do: the file's name."""
+    return path.name.partition(".")[0]
