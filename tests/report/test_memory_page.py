@@ -6,6 +6,7 @@ import pytest
 from specbook.analysis import memory_fit
 from specbook.config import machines, models
 from specbook.config.machines import MachineFile
+from specbook.errors import ConfigError
 from specbook.report import memory_page
 from specbook.stats.estimate import Estimate
 
@@ -51,7 +52,7 @@ def test_the_question_is_answered_with_the_sum(page):
     assert one.sum() in page
 
 
-def test_what_an_engine_reported_lies_between_the_checkpoint_and_the_padded_sum():
+def test_a_reported_size_is_between_checkpoint_and_padded():
     (row,) = [line for line in memory_page.reports().splitlines() if line.startswith("| gpt-oss")]
     reported, stored, loaded = (float(cell) for cell in row.split("|")[4:7])
     assert stored < reported < loaded
@@ -79,3 +80,11 @@ def test_whether_quantizing_hurts_the_draft_is_told_at_the_first_load():
     assert "At batch 1 its tokens a step are 5.00 on wide and 4.00 on narrow: 20.0 % apart" in told
     assert "decode steps: 2.5 on wide and 3.2 on narrow." in told
     assert memory_page.draft_lengths(table.assign(length=[5.0, None, 9.0])) == ""
+
+
+def test_a_shape_that_is_not_counted_names_its_file(monkeypatch):
+    monkeypatch.setattr(models, "config", lambda name: {"model_type": "mamba"})
+    with pytest.raises(
+        ConfigError, match=r"^params/models/qwen3-32b/config\.json: model_type 'mamba' is not one of"
+    ):
+        memory_fit.weight_bytes("qwen3-32b", "bf16")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from specbook.config import models
 from specbook.config.machines import MachineFile
+from specbook.errors import ConfigError
 from specbook.stats import memory
 from specbook.stats.memory import Memory
 from specbook.stats.shape import FORMATS, ModelShape
@@ -20,16 +21,28 @@ def pairs() -> Iterator[tuple[str, str]]:
         yield from ((name, form) for form, one in models.load(name).weights.items() if one.pip is None)
 
 
+def shape(name: str) -> ModelShape:
+    """The shape of a model of `params/models/`.
+
+    Raises:
+        ConfigError: naming its config.json, if a size is missing there, or its architecture is not counted.
+    """
+    config = models.config(name)
+    try:
+        return ModelShape.from_config(config)
+    except ConfigError as error:
+        raise ConfigError(f"params/models/{name}/config.json: {error}") from error
+
+
 def weight_bytes(name: str, form: str, padded: bool = True) -> float:
     """Bytes of all weights of a model in a format, on one device; see `memory.weight_bytes`."""
-    return memory.weight_bytes(ModelShape.from_config(models.config(name)), FORMATS[form], padded)
+    return memory.weight_bytes(shape(name), FORMATS[form], padded)
 
 
 def rank(machine: MachineFile, name: str, form: str, devices: int) -> Memory:
     """The sum of one rank, the model shared by so many whole devices."""
-    shape = ModelShape.from_config(models.config(name))
     return Memory.of(
-        shape, FORMATS[form], machine.rank_memory_bytes or 0.0, LENGTH, BATCH,
+        shape(name), FORMATS[form], machine.rank_memory_bytes or 0.0, LENGTH, BATCH,
         ranks=devices * machine.ranks_per_device,
     )  # fmt: skip
 

@@ -69,7 +69,7 @@ class ModelShape(Frozen):
         try:
             return cls(**_shape_fields(config), **_moe_fields(config))
         except KeyError as error:
-            raise ConfigError(f"config.json has no {error}: it is needed for the roofline") from error
+            raise ConfigError(f"it has no {error}, which the roofline needs") from error
 
     @property
     def _attention(self) -> int:
@@ -151,9 +151,9 @@ class ModelShape(Frozen):
 
     def kv_bytes(self, context: int, dtype_bytes: float) -> float:
         """Keys and values of a sequence of `context` tokens: sliding layers keep their window only."""
-        kept = context * (self.num_layers - self.num_sliding_layers)
-        kept += min(context, self.sliding_window) * self.num_sliding_layers
-        return self.kv_bytes_per_token(dtype_bytes) / self.num_layers * kept
+        tokens = context * (self.num_layers - self.num_sliding_layers)
+        tokens += min(context, self.sliding_window) * self.num_sliding_layers
+        return self.kv_bytes_per_token(dtype_bytes) / self.num_layers * tokens
 
 
 def _shape_fields(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -278,5 +278,5 @@ class Sized(NamedTuple):
         if form is not None:
             listed = FORMATS[form]
             return cls(shape, listed, Widths(dtype_bytes=KEPT_BYTES, layer_bytes=listed.feed_forward_bytes))
-        found = widths(target, config)
-        return cls(shape, Format(found.layer_bytes, found.layer_bytes), found) if found else None
+        width = widths(target, config)
+        return cls(shape, Format(width.layer_bytes, width.layer_bytes), width) if width else None
