@@ -67,10 +67,10 @@ def located(name: str) -> str | None:
     None if neither has it. What lies in the project or the home folder is named without where those lie.
     """
     for folder in (root(), Path.cwd()):
-        found = Path(os.path.abspath(folder / os.path.expanduser(name)))
-        if name and os.path.exists(found):  # False, and no error, for a name too long to be one
-            inside = found.is_relative_to(root())
-            return found.relative_to(root()).as_posix() if inside else portable(str(found))
+        path = Path(os.path.abspath(folder / os.path.expanduser(name)))
+        if name and os.path.exists(path):  # False, and no error, for a name too long to be one
+            inside = path.is_relative_to(root())
+            return path.relative_to(root()).as_posix() if inside else portable(str(path))
     return None
 
 

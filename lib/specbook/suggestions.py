@@ -12,16 +12,16 @@ NO_YAML = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, R
 """What PyYAML raises of text that it cannot read: a tag whose value does not fit is a plain Python error."""
 
 
-def close(word: Any, known: Iterable[Any]) -> str | None:
+def close(word: Any, candidates: Iterable[Any]) -> str | None:
     """The known word most like `word`; None when none is."""
-    return next(iter(difflib.get_close_matches(str(word), list(map(str, known)), n=1)), None)
+    return next(iter(difflib.get_close_matches(str(word), list(map(str, candidates)), n=1)), None)
 
 
-def near(word: Any, known: Iterable[Any]) -> str:
+def near(word: Any, candidates: Iterable[Any]) -> str:
     """` (did you mean 'x'?)` when a known word is close, else the known words."""
-    known = sorted(map(str, known))
-    match = close(word, known)
-    return f" (did you mean {match!r}?)" if match else f" (known: {', '.join(known) or 'none'})"
+    candidates = sorted(map(str, candidates))
+    match = close(word, candidates)
+    return f" (did you mean {match!r}?)" if match else f" (known: {', '.join(candidates) or 'none'})"
 
 
 def explain(error: ValidationError, model: type[BaseModel], beside: Iterable[str] = ()) -> str:
@@ -30,14 +30,14 @@ def explain(error: ValidationError, model: type[BaseModel], beside: Iterable[str
     A misspelt required field is two errors, and only the second names what was written: that one is told,
     and what was written wrong before what was not written. `beside`: fields known though not the model's.
     """
-    found = error.errors()
-    written = (e for e in found if e["type"] != "missing")
-    first = next((e for e in found if e["type"] == "extra_forbidden"), next(written, found[0]))
+    errors = error.errors()
+    written = (e for e in errors if e["type"] != "missing")
+    first = next((e for e in errors if e["type"] == "extra_forbidden"), next(written, errors[0]))
     where = ".".join(str(part) for part in first["loc"])
-    said = f"{where}: {first['msg']}" if where else first["msg"]
+    message = f"{where}: {first['msg']}" if where else first["msg"]
     if first["type"] == "extra_forbidden":
-        return said + near(first["loc"][-1], [*_model_at(model, first["loc"]).model_fields, *beside])
-    return f"{said}, got {first['input']!r}"
+        return message + near(first["loc"][-1], [*_model_at(model, first["loc"]).model_fields, *beside])
+    return f"{message}, got {first['input']!r}"
 
 
 def _model_at(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:

@@ -177,8 +177,8 @@ def by_request(runs: Iterable[RunRecord]) -> pd.DataFrame:
 def averages(table: pd.DataFrame, each: pd.DataFrame) -> pd.DataFrame:
     """Rows of `by_domain`, with `macro` beside `length`: the mean over the `answers` of `by_request`."""
     keys = ["load", "domain", "arm"]
-    found = each.groupby(keys, sort=False)["length"].agg(macro="mean", answers="size").reset_index()
-    return table.merge(found, on=keys)
+    over_answers = each.groupby(keys, sort=False)["length"].agg(macro="mean", answers="size").reset_index()
+    return table.merge(over_answers, on=keys)
 
 
 def _counted(record: RunRecord) -> SpecDecodeCounters | None:

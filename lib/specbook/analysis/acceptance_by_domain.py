@@ -14,7 +14,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def by_domain(found: Iterable[Probed]) -> pd.DataFrame:
+def by_domain(answers: Iterable[Probed]) -> pd.DataFrame:
     """One row per domain (COLUMNS), in the order of their first prompts.
 
     rate and length are micro averages, over tokens, and `estimate` is the length's, its interval over
@@ -22,7 +22,7 @@ def by_domain(found: Iterable[Probed]) -> pd.DataFrame:
     NaN where nothing was drafted. tokens_per_s is that of one request at a time.
     """
     groups: dict[str, list[Probed]] = {}
-    for one in found:
+    for one in answers:
         groups.setdefault(one.domain, []).append(one)
     return summaries.frame([_row(domain, group) for domain, group in groups.items()], COLUMNS)
 

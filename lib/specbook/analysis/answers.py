@@ -37,13 +37,13 @@ def pairs(runs: Iterable[RunRecord]) -> pd.DataFrame:
     drafted = asked[asked["method"] != "baseline"]
     base = asked[(asked["method"] == "baseline") & asked["load"].isin(drafted["load"])]
     reference = base[base["execution"].isin(drafted["execution"])]
-    found = pd.concat([
+    compared = pd.concat([
         _side_by_side("speculation", drafted, reference, [ROUND, "execution"]),
         _side_by_side("restart", reference, reference, ["execution"]).query(f"{ROUND} < {ROUND}_base"),
         _side_by_side("mode", base, reference, [ROUND]).query("execution != execution_base"),
     ])  # fmt: skip
-    found["same"] = found["text"] == found["text_base"]
-    return found[[*CELL, "prompt", "arm", "label", "comparison", "same"]]
+    compared["same"] = compared["text"] == compared["text_base"]
+    return compared[[*CELL, "prompt", "arm", "label", "comparison", "same"]]
 
 
 def _asked(runs: list[RunRecord]) -> pd.DataFrame:
@@ -60,14 +60,14 @@ def _side_by_side(name: Comparison, arms: pd.DataFrame, base: pd.DataFrame, on: 
     return arms.merge(renamed, on=same).assign(comparison=name)
 
 
-def shares(found: pd.DataFrame, by: tuple[str, ...] = ("load",)) -> pd.DataFrame:
+def shares(compared: pd.DataFrame, by: tuple[str, ...] = ("load",)) -> pd.DataFrame:
     """Table of how many answers in `pairs` are the same. Add "domain" to `by` for a row per domain.
 
     Columns: `by`, comparison, arm, label, pairs (how many), and `estimate`: the mean over prompts of the
         share of a prompt's pairs that are the same, with its interval; its n counts prompts.
     """
     group, rows = [*by, "comparison", "arm", "label"], []
-    for key, part in found.groupby(group, sort=False):
+    for key, part in compared.groupby(group, sort=False):
         estimate = equality.share_over_prompts(part.groupby("prompt")["same"].mean())
         rows.append({**dict(zip(group, key, strict=True)), "pairs": len(part), "estimate": estimate})
     return pd.DataFrame(rows, columns=[*group, "pairs", "estimate"])

@@ -61,13 +61,13 @@ def rented(rows: Iterable[PublishedRow]) -> pd.DataFrame:
     break_even_utilisation, source.
     """
     hosts = [api for api in prices.load().apis if api.output_usd_per_million is not None]
-    found = []
+    rates = []
     for row in rows:
         price = _on_demand(row.hardware)
         same = [api for api in hosts if api.model.casefold() == row.target_model.casefold()]
         if row.metric == "output_tok_s" and row.number and price and same:
-            found.append(_held(row, row.number, price, min(same, key=_output)))
-    return pd.DataFrame(found)
+            rates.append(_held(row, row.number, price, min(same, key=_output)))
+    return pd.DataFrame(rates)
 
 
 def _output(api: ApiPrice) -> float:
@@ -76,11 +76,11 @@ def _output(api: ApiPrice) -> float:
 
 def _on_demand(hardware: str) -> Price | None:
     """The cheapest on-demand price of one such device; None where none is listed."""
-    found = [
+    listed = [
         price for price in prices.load().machines
         if price.purchase == "on demand" and price.accelerators == 1 and hardware == f"1x{price.device}"
     ]  # fmt: skip
-    return min(found, key=lambda price: price.usd_per_hour, default=None)
+    return min(listed, key=lambda price: price.usd_per_hour, default=None)
 
 
 def _held(row: PublishedRow, tokens_per_s: float, price: Price, api: ApiPrice) -> dict[str, object]:

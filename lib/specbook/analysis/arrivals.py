@@ -50,9 +50,9 @@ def _arrivals(key: tuple, group: list[RunRecord]) -> dict[str, Any]:
 
 
 def _columns(name: str, times_s: Requests, q: float) -> dict[str, Any]:
-    found = percentiles.percentile(times_s, q)
-    ends = {f"{name}_s": found.value, f"{name}_low_s": found.low, f"{name}_high_s": found.high}
-    return {**ends, f"{name}_enough": percentiles.enough_for(q, found.n), f"{name}_estimate": found}
+    estimate = percentiles.percentile(times_s, q)
+    ends = {f"{name}_s": estimate.value, f"{name}_low_s": estimate.low, f"{name}_high_s": estimate.high}
+    return {**ends, f"{name}_enough": percentiles.enough_for(q, estimate.n), f"{name}_estimate": estimate}
 
 
 def _pace(windows: list[pd.Series]) -> float:
@@ -66,6 +66,6 @@ def saturation(table: pd.DataFrame, share: float = 0.1) -> pd.DataFrame:
     Without: the mean wait in the queue is at most `share` of the median E2E. What was served per second says
     it less well: in a window of seconds one long last answer looks like a server that falls behind.
     """
-    kept = table["queue_wait_s"] <= share * table["e2e_p50_s"]
-    kept = table.assign(held_per_s=table["rate_per_s"].where(kept))
-    return kept.groupby(["arm", "domain"], sort=False)["held_per_s"].max().reset_index()
+    no_queue = table["queue_wait_s"] <= share * table["e2e_p50_s"]
+    served = table.assign(held_per_s=table["rate_per_s"].where(no_queue))
+    return served.groupby(["arm", "domain"], sort=False)["held_per_s"].max().reset_index()

@@ -63,13 +63,13 @@ def _step(run: RunRecord) -> dict[str, object]:
     }  # fmt: skip
 
 
-def beside(kept: Iterable[tuple[ExperimentRecord, Played]]) -> pd.DataFrame:
+def beside(results: Iterable[tuple[ExperimentRecord, Played]]) -> pd.DataFrame:
     """One row per experiment and batch. Columns BESIDE: tokens a step that were set, and of both servers; and
     Estimates over turns of the played over the real server's step, and of what the requests' TPOT has as
     `spread`: its TAIL percentile over its median, which asks of no two servers that they accept alike.
     """
     rows = []
-    for record, result in kept:
+    for record, result in results:
         given = record.experiment.parameters
         method = Speculation.model_validate(given["speculation"]).label
         for pair in result.pairs:

@@ -43,7 +43,7 @@ class Recordings(NamedTuple):
     def kept(cls, records: Iterable[tuple[ExperimentRecord, Drifted]]) -> "Recordings":
         """Recordings from what `experiments.replay` gives."""
         return cls.of(
-            (bool(record.experiment.parameters["traffic"].get("ramp")), found) for record, found in records
+            (bool(record.experiment.parameters["traffic"].get("ramp")), result) for record, result in records
         )
 
     @classmethod
@@ -108,7 +108,7 @@ def interval_s(quiet: Growth) -> float:
     return float(np.median(np.diff(quiet.end_s)))
 
 
-def compare(found: Recordings, replays: int = REPLAYS, days: float = REPLAYED_DAYS) -> pd.DataFrame:
+def compare(recordings: Recordings, replays: int = REPLAYS, days: float = REPLAYED_DAYS) -> pd.DataFrame:
     """Each monitor at each of WITHIN_S (COMPARED), for drifts recorded live, abrupt and slow, and for drifts
     put together.
 
@@ -117,12 +117,12 @@ def compare(found: Recordings, replays: int = REPLAYS, days: float = REPLAYED_DA
     replayed drift is blocks of the calm recordings, then blocks of what came after an abrupt drift. The false
     alarms of all rows are those in `days` of blocks of the calm recordings.
     """
-    recorded = found.calm()
+    recorded = recordings.calm()
     reference, each_s = Reference.of(recorded), interval_s(recorded)
     blocks, rng = Blocks(max(1, round(BLOCK_S / each_s)), each_s), np.random.default_rng(0)
     longer = detection.resampled(recorded, round(days * detection.DAY_S / each_s), blocks, rng)
     quiet = Quiet(longer, each_s, recorded.intervals * each_s)
-    groups = {name: [_episode(one) for one in getattr(found, name)] for name in ("abrupt", "slow")}
+    groups = {name: [_episode(one) for one in getattr(recordings, name)] for name in ("abrupt", "slow")}
     if groups["abrupt"]:
         after = joined_growths([e.growth.between(e.drift_s, np.inf) for e in groups["abrupt"]])
         length = round(2 * max(WITHIN_S) / each_s)
@@ -170,7 +170,7 @@ def rolled_out(before: Recorded, after: Recorded) -> Episode:
     it.
     """
     old, new = before.readings, after.readings
-    start = next(i for i, known in enumerate(new.num_drafts) if known is not None)
+    start = next(i for i, drafts in enumerate(new.num_drafts) if drafts is not None)
     begin_s = old.at_s[-1] + interval_s(growth(old))
     readings = Readings(
         at_s=(*old.at_s, *(begin_s + at_s - new.at_s[start] for at_s in new.at_s[start:])),
@@ -184,7 +184,7 @@ def _from_0(counts: Sequence[int | None]) -> list[int | None]:
     return [None if one is None or counts[0] is None else one - counts[0] for one in counts]
 
 
-def rollouts(found: Recordings, after: Sequence[Recorded], compared: pd.DataFrame) -> pd.DataFrame:
+def rollouts(recordings: Recordings, after: Sequence[Recorded], compared: pd.DataFrame) -> pd.DataFrame:
     """Each monitor (ROLLED) over roll-outs, at its calmest threshold for abrupt drifts in `compare`; where
     several are as calm, at the quickest.
 
@@ -195,8 +195,8 @@ def rollouts(found: Recordings, after: Sequence[Recorded], compared: pd.DataFram
     abrupt = calmest.drop_duplicates("monitor").set_index("monitor")["threshold"]
     if not after or abrupt.empty:
         return pd.DataFrame(columns=list(ROLLED))
-    reference = Reference.of(found.calm())
-    episodes = [rolled_out(*pair) for pair in zip(found.quiet, after, strict=False)]
+    reference = Reference.of(recordings.calm())
+    episodes = [rolled_out(*pair) for pair in zip(recordings.quiet, after, strict=False)]
     rows = []
     for monitor in MONITORS:
         at = float(abrupt[monitor.title])
@@ -230,9 +230,9 @@ def tail(result: FallenBack, over: str) -> Estimate:
 
 
 def _ratio(result: FallenBack, over: str, of: Callable[[Requests], float]) -> Estimate:
-    found = {(arm.arm, arm.repeat): of(arm.episode.requests) for arm in result.arms}
-    repeats = sorted({repeat for _, repeat in found})
-    mine, others = ([found[name, repeat] for repeat in repeats] for name in ("fallback", over))
+    by_arm = {(arm.arm, arm.repeat): of(arm.episode.requests) for arm in result.arms}
+    repeats = sorted({repeat for _, repeat in by_arm})
+    mine, others = ([by_arm[name, repeat] for repeat in repeats] for name in ("fallback", over))
     return ratios.ratio_ci(mine, others, unit_of_n="repeats")
 
 

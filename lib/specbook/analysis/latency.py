@@ -48,10 +48,10 @@ def table(
     for key, group in answered(runs).groupby(list(by), sort=False):
         records = {"records": tuple(dict.fromkeys(group["run_id"]))}
         for metric in LATENCIES:
-            found = requests(group, metric)
-            for q in qs if len(found.values) else ():
+            times_s = requests(group, metric)
+            for q in qs if len(times_s.values) else ():
                 head = {**dict(zip(by, key, strict=True)), "metric": metric, "q": q}
-                rows.append(head | row(percentiles.percentile(found, q), metric, q, group) | records)
+                rows.append(head | row(percentiles.percentile(times_s, q), metric, q, group) | records)
     return pd.DataFrame(rows)
 
 
@@ -64,10 +64,11 @@ def decided(metric: str, q: float, *arms: pd.DataFrame) -> bool:
     return metric == "ttft_s" and any(arm["late"].mean() > (1 - q) / 5 for arm in arms)
 
 
-def row(found: percentiles.Estimate, metric: str, q: float, *arms: pd.DataFrame) -> dict[str, object]:
+def row(estimate: percentiles.Estimate, metric: str, q: float, *arms: pd.DataFrame) -> dict[str, object]:
     """An estimate of quantile `q` of these `answered` as columns of a table: see `table`."""
     if spoilt := decided(metric, q, *arms):
-        found = found.model_copy(update={"low": None, "high": None, "method": "none"})
-    ends = {"value": found.value, "low": found.low, "high": found.high}
-    enough, late = enough_for(q, found.n) and not spoilt, sum(int(arm["late"].sum()) for arm in arms)
-    return {**ends, "n": found.n, "enough": enough, "late": late, "estimate": found}
+        estimate = estimate.model_copy(update={"low": None, "high": None, "method": "none"})
+    ends = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+    late = sum(int(arm["late"].sum()) for arm in arms)
+    enough = enough_for(q, estimate.n) and not spoilt
+    return {**ends, "n": estimate.n, "enough": enough, "late": late, "estimate": estimate}

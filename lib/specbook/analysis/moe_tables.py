@@ -34,23 +34,23 @@ QUIET, NOISY = "head trained without noise", "head trained on with that noise"
 """The two readings of the experiment."""
 
 
-def touched(found: Iterable[ExpertsTouched], target: Target) -> pd.DataFrame:
+def touched(results: Iterable[ExpertsTouched], target: Target) -> pd.DataFrame:
     """Experts of a layer that a step touches, counted and by the formula, and the bytes that follow.
 
     Columns: TOUCHED. `tokens`: in one step, all sequences together; `bytes_price` and `formula_price`: bytes
     read to verify over those read to decode, by count and by formula; NaN where the model's config is not
     here, or no decode step of that domain and batch was counted.
     """
-    known, rows = Sized.of(target, *models.stored(target)), []
-    for result in found:
+    sized, rows = Sized.of(target, *models.stored(target)), []
+    for result in results:
         decode = {(one.domain, one.concurrency): one.experts.value
                   for one in result.touched if one.num_speculative_tokens == 0}  # fmt: skip
         for one in result.touched:
             batch, k, mean = one.concurrency, one.num_speculative_tokens, one.experts
             sizes = (result.num_experts, result.num_experts_per_token, batch * (k + 1))
             base, prices = decode.get((one.domain, batch)), (NAN,) * 2
-            if known and base:
-                step = (known.shape, batch, k, result.context, known.widths.dtype_bytes)
+            if sized and base:
+                step = (sized.shape, batch, k, result.context, sized.widths.dtype_bytes)
                 counted = roofline.verification_price(*step, counted=(base, mean.value))
                 prices = counted, roofline.verification_price(*step)
             rows.append({
@@ -81,18 +81,18 @@ def prices(counted: pd.DataFrame, runs: Sequence[RunRecord]) -> pd.DataFrame:
     key = ["load", "concurrency", K]
     measured = costs.groupby([*key, "method"])["cost"].mean().groupby(key).min().rename("measured")
     by_bytes = counted.groupby(key)[["bytes_price", "formula_price"]].mean()
-    found = by_bytes.join(measured, how="inner").reset_index()
-    return found.sort_values(["concurrency", K])[list(PRICES)]
+    joined = by_bytes.join(measured, how="inner").reset_index()
+    return joined.sort_values(["concurrency", K])[list(PRICES)]
 
 
-def noise(found: Iterable[NoisyRouter]) -> pd.DataFrame:
+def noise(results: Iterable[NoisyRouter]) -> pd.DataFrame:
     """One row per strength, reading and domain: acceptance length, share that passes, experts touched.
 
     Columns: NOISE; `length` is a micro average, its interval over prompts; NaN where nothing was drafted, no
     answer was as long as a step, or n is too small.
     """
     rows = []
-    for result in found:
+    for result in results:
         reading = QUIET if result.head_noise is None else NOISY
         where = {"router_noise": result.router_noise, "reading": reading}
         rows += [where | _noisy(one) for one in result.domains]
@@ -104,12 +104,12 @@ def noise(found: Iterable[NoisyRouter]) -> pd.DataFrame:
 def _noisy(one: NoisyDomain) -> dict:
     drafted = [counters for counters in one.counters if counters.num_drafts]
     length = acceptance.length_ci(drafted, unit_of_n="prompts") if drafted else None
-    found = {"length": length, "passed": one.passed, "looped": one.looped, "experts": one.experts}
+    estimates = {"length": length, "passed": one.passed, "looped": one.looped, "experts": one.experts}
     row: dict = {"domain": one.domain}
-    for name, estimate in found.items():
+    for name, estimate in estimates.items():
         for key, end in ((name, "value"), (f"{name}_low", "low"), (f"{name}_high", "high")):
-            known = getattr(estimate, end, None)
-            row[key] = NAN if known is None else known
+            value = getattr(estimate, end, None)
+            row[key] = NAN if value is None else value
         row[f"{name}_estimate"] = estimate
     return row
 
@@ -161,11 +161,11 @@ def _arms(runs: Sequence[RunRecord]) -> pd.DataFrame:
 def _fastest(where: tuple[str, str], cell: pd.DataFrame) -> dict:
     best = {name: cell.loc[cell[f"speedup_{name}"].idxmax()] for name in ("moe", "dense")}
     moe, dense = (row[f"estimate_{name}"] for name, row in best.items())
-    told = None not in (moe.low, moe.high, dense.low, dense.high)
+    have_intervals = None not in (moe.low, moe.high, dense.low, dense.high)
     return {
         "load": where[0], "domain": where[1], "moe": moe, "dense": dense,
         **{f"{name}_arm": row["label"] for name, row in best.items()},
         **{f"{name}_length": row[f"length_{name}"] for name, row in best.items()},
         **{f"{name}_base": row[f"baseline_tokens_per_s_{name}"] for name, row in best.items()},
-        "lost": told and moe.high < 1 < dense.low, "ahead": told and moe.low > dense.high,
+        "lost": have_intervals and moe.high < 1 < dense.low, "ahead": have_intervals and moe.low > dense.high,
     }  # fmt: skip

@@ -162,17 +162,17 @@ def crossovers(measured: pd.DataFrame, predicted: pd.DataFrame, serial: str, par
     for load, cell in measured.groupby("load", sort=False):
         guesses = predicted[predicted["load"] == load]
         for domain in (AVERAGED, *dict.fromkeys(cell["domain"])):
-            found, guess = (
+            lead, predicted_lead = (
                 _leads(
                     part if domain == AVERAGED else part[part["domain"] == domain], value, serial, parallel
                 )
                 for part, value in ((cell, "speedup"), (guesses, "predicted"))
             )
-            if len(found) and len(guess):
+            if len(lead) and len(predicted_lead):
                 rows.append(
-                    {"load": load, "domain": domain, "measured": _crossing(found),
-                     "predicted": _crossing(guess), "smallest": found.index.min(),
-                     "largest": found.index.max(), "apart": float(np.expm1(found.abs().max()))}
+                    {"load": load, "domain": domain, "measured": _crossing(lead),
+                     "predicted": _crossing(predicted_lead), "smallest": lead.index.min(),
+                     "largest": lead.index.max(), "apart": float(np.expm1(lead.abs().max()))}
                 )  # fmt: skip
     return summaries.frame(rows, CROSSOVERS)
 
@@ -233,13 +233,13 @@ def _tokens_a_step(runs: Iterable[RunRecord], key: list[str]) -> pd.DataFrame:
 
 def _alphas(runs: Iterable[RunRecord]) -> pd.DataFrame:
     runs = list(runs)
-    found = acceptance.by_domain(runs)
-    if found.empty:
-        return found
+    lengths = acceptance.by_domain(runs)
+    if lengths.empty:
+        return lengths
     batch = {run.point.load.label: run.point.load.concurrency for run in runs}
-    found = found.assign(concurrency=found["load"].map(batch))
+    lengths = lengths.assign(concurrency=lengths["load"].map(batch))
     key = ["method", "concurrency", "domain"]
-    deepest = found.loc[found.groupby(key, sort=False)["num_speculative_tokens"].idxmax()]
+    deepest = lengths.loc[lengths.groupby(key, sort=False)["num_speculative_tokens"].idxmax()]
     alpha = [
         theory.alpha_from_acceptance_length(n, k)
         for n, k in zip(deepest["length"], deepest["num_speculative_tokens"], strict=True)

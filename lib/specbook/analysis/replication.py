@@ -12,14 +12,14 @@ from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
 
 
-def of(best: pd.Series, shown: Iterable[RunRecord], kept: Iterable[RunRecord]) -> pd.DataFrame:
-    """Rows of `speedups` of the arm, load, domain and weights of `best`, in `kept` but not in `shown`."""
+def of(best: pd.Series, shown: Iterable[RunRecord], recorded: Iterable[RunRecord]) -> pd.DataFrame:
+    """Rows of `speedups` of the arm, load, domain and weights of `best`, in `recorded` but not in `shown`."""
     runs = {run.run_id: run for run in shown}
     weights: dict[str, str] = {}
     for run_id in best["records"]:
         weights |= runs[run_id].provenance.weights_sha256
     same = [
-        run for run in kept
+        run for run in recorded
         if run.run_id not in runs and run.point.load.label == best["load"]
         and run.point.traffic.domain == best["domain"] and run.point.target.dtype == best["dtype"]
         and run.provenance.weights_sha256.items() <= weights.items()

@@ -38,8 +38,8 @@ def _columns() -> list[str]:
 
 def counts(rows: pd.DataFrame) -> dict[str, int]:
     """Requests sent, whole, truncated and refused, and `lost`, the sum of the last two."""
-    found = {name: int((rows["outcome"] == name).sum()) for name in OUTCOMES}
-    return {"sent": len(rows), **found, "lost": found["truncated"] + found["refused"]}
+    outcomes = {name: int((rows["outcome"] == name).sum()) for name in OUTCOMES}
+    return {"sent": len(rows), **outcomes, "lost": outcomes["truncated"] + outcomes["refused"]}
 
 
 def during(run: ClusterRun, actions: Iterable[str]) -> pd.DataFrame:
@@ -81,8 +81,8 @@ def stages(run: ClusterRun, segment: int = 1) -> dict[str, float]:
     new = [pod for pod in run.pods if pod.created_s >= step_s - 1]
     for stage in ("pod", "scheduled", "started", "ready"):
         name = "created_s" if stage == "pod" else f"{stage}_s"
-        known = [getattr(pod, name) for pod in new if getattr(pod, name) is not None]
-        times[stage] = min(known, default=np.nan)
+        moments_s = [getattr(pod, name) for pod in new if getattr(pod, name) is not None]
+        times[stage] = min(moments_s, default=np.nan)
     last = max((pod.ready_s for pod in new if pod.ready_s is not None), default=np.nan)
     calm = after["waiting"].rolling(5).max() == 0
     times["calm"] = _first(after, calm & (after["at_s"] >= last))
@@ -96,13 +96,13 @@ def _first(rows: pd.DataFrame, holds: Any) -> float:
 def latency(rows: pd.DataFrame, qs: Sequence[float] = (0.5, 0.99)) -> dict[str, float]:
     """Percentiles in seconds of whole answers; NaN where requests are too few for one."""
     whole = rows[rows["outcome"] == "whole"]
-    found = {}
+    quantiles = {}
     for metric in ("ttft_s", "tpot_s", "e2e_s"):
         values = whole[metric].dropna()
         for q in qs:
             name = f"{metric.removesuffix('_s')}_p{100 * q:g}_s"
-            found[name] = float(values.quantile(q)) if enough_for(q, len(values)) else np.nan
-    return found
+            quantiles[name] = float(values.quantile(q)) if enough_for(q, len(values)) else np.nan
+    return quantiles
 
 
 def over_time(run: ClusterRun, width_s: float = 10.0) -> pd.DataFrame:

@@ -106,12 +106,12 @@ def _by_restart(speeds: pd.Series, restarts: pd.Series) -> pd.Series:
 def _columns(own: pd.DataFrame, speed: Speed, answered: Answered) -> dict[str, Any]:
     arm, base = (_by_restart(own[column], own["restart"]) for column in (speed, f"{speed}_base"))
     both = ratio(own, speed, answered)
-    found = both.estimate()
+    estimate = both.estimate()
     return {
         "baseline_tokens_per_s": ratios.geometric_mean_ci(base).value,
         "tokens_per_s": ratios.geometric_mean_ci(arm).value,
-        "speedup": found.value, "low": found.low, "high": found.high, "n": found.n, "ci_method": found.method,
-        "estimate": found, "paired": both,
+        "speedup": estimate.value, "low": estimate.low, "high": estimate.high, "n": estimate.n,
+        "ci_method": estimate.method, "estimate": estimate, "paired": both,
     }  # fmt: skip
 
 
@@ -242,7 +242,7 @@ def beside_loops(runs: Iterable[RunRecord], chosen: pd.DataFrame) -> pd.DataFram
     rows = []
     for _, row in chosen.iterrows():
         where, shares = tuple(row[[*CELL, "arm"]]), ends.loc[(row["load"], row["domain"])]
-        both = {name: found.get(where) for name, found in ratios_of.items()}
+        both = {name: estimates.get(where) for name, estimates in ratios_of.items()}
         head = {name: row[name] for name in ("load", "domain", "label")}
         rows.append(head | shares[["capped", "loops", "loop_tokens"]].to_dict() | both)
     return summaries.frame(rows, BESIDE_LOOPS)

@@ -61,16 +61,16 @@ def decode_steps(runs: Iterable[RunRecord]) -> pd.DataFrame:
 def _least(runs: Sequence[RunRecord], batch: int, context: int, step_s: float) -> dict[str, Any]:
     """The least that a step could take at the median of the runs' measured peaks, which differ by host."""
     target, devices = runs[0].point.target, _devices(runs[0])
-    known = Sized.of(target, *models.stored(target))
-    if known is None or devices is None:
+    sized = Sized.of(target, *models.stored(target))
+    if sized is None or devices is None:
         return UNKNOWN
-    width = known.widths
+    width = sized.widths
     bytes_per_s, flops_per_s = (
         _median([getattr(run.hardware, name) for run in runs])
         for name in ("peak_bytes_per_s", "peak_flops_per_s")
     )
     cost = roofline.decode_step(
-        known.shape, batch, context, width.dtype_bytes, bytes_per_s, flops_per_s,
+        sized.shape, batch, context, width.dtype_bytes, bytes_per_s, flops_per_s,
         layer_bytes=width.layer_bytes, devices=devices,
     )  # fmt: skip
     if width.quantized and cost.bound != "memory":
@@ -83,8 +83,8 @@ def _least(runs: Sequence[RunRecord], batch: int, context: int, step_s: float) -
 
 
 def _median(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.median(known)) if known else None
+    measured = [value for value in values if value is not None]
+    return float(np.median(measured)) if measured else None
 
 
 def _devices(run: RunRecord) -> int | None:
@@ -95,14 +95,14 @@ def _devices(run: RunRecord) -> int | None:
     }.get(run.hardware.kind, run.point.target.tensor_parallel_size)
 
 
-def parts(kept: Iterable[tuple[ExperimentRecord, Stepped]]) -> pd.DataFrame:
+def parts(results: Iterable[tuple[ExperimentRecord, Stepped]]) -> pd.DataFrame:
     """Milliseconds of a step by part, of each experiment's first variant: columns PARTS.
 
     The profiler says the shares; they are laid over the step as it was timed without it.
     """
-    kept, rows = list(kept), []
-    arms = _arms([record for record, _ in kept])
-    for (record, result), arm in zip(kept, arms, strict=True):
+    results, rows = list(results), []
+    arms = _arms([record for record, _ in results])
+    for (record, result), arm in zip(results, arms, strict=True):
         first = result.variants[0]
         whole_ms = 1e3 * _step_s(first)
         rows += [
@@ -112,15 +112,15 @@ def parts(kept: Iterable[tuple[ExperimentRecord, Stepped]]) -> pd.DataFrame:
     return summaries.frame(rows, PARTS)
 
 
-def options(kept: Iterable[tuple[ExperimentRecord, Stepped]]) -> pd.DataFrame:
+def options(results: Iterable[tuple[ExperimentRecord, Stepped]]) -> pd.DataFrame:
     """What each further variant makes of the first one's step: columns OPTIONS.
 
     `estimate` is a ratio of times over turns; below one, the step is shorter. `length` is the variant's
     tokens a step, which an option of the engine's should not change.
     """
-    kept, rows = list(kept), []
-    arms = _arms([record for record, _ in kept])
-    for (_, result), arm in zip(kept, arms, strict=True):
+    results, rows = list(results), []
+    arms = _arms([record for record, _ in results])
+    for (_, result), arm in zip(results, arms, strict=True):
         first, *others = result.variants
         rows += [
             {"arm": arm, "option": other.name, "length": other.length,
@@ -130,19 +130,19 @@ def options(kept: Iterable[tuple[ExperimentRecord, Stepped]]) -> pd.DataFrame:
     return summaries.frame(rows, OPTIONS)
 
 
-def brought(kept: Iterable[tuple[ExperimentRecord, Stepped]]) -> pd.DataFrame:
+def brought(results: Iterable[tuple[ExperimentRecord, Stepped]]) -> pd.DataFrame:
     """What each variant of each draft's step is worth, computed: columns BROUGHT.
 
     `price` is its step over the shortest that any variant of the same target's baseline has, and `brings` its
     length over that. They were timed apart, so there is no interval. A target without a baseline has no row.
     """
-    kept = list(kept)
-    arms, rows = _arms([record for record, _ in kept]), []
+    results = list(results)
+    arms, rows = _arms([record for record, _ in results]), []
     base = {
         _target(record): min(map(_step_s, result.variants))
-        for record, result in kept if _drafts(record) is None
+        for record, result in results if _drafts(record) is None
     }  # fmt: skip
-    for (record, result), arm in zip(kept, arms, strict=True):
+    for (record, result), arm in zip(results, arms, strict=True):
         if _drafts(record) is not None and _target(record) in base:
             for one in result.variants:
                 price = _step_s(one) / base[_target(record)]

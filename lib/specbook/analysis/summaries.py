@@ -78,8 +78,8 @@ def _inside(record: RunRecord, rows: pd.DataFrame) -> Any:
 
 def _steady_span(record: RunRecord, rows: pd.DataFrame) -> windows.Span | None:
     """None for Poisson arrivals, and for records from before steady windows."""
-    known = record.measurement is not None and record.measurement.steady_s is not None
-    return windows.steady(rows, record.point.load.concurrency or 1) if known else None
+    has_window = record.measurement is not None and record.measurement.steady_s is not None
+    return windows.steady(rows, record.point.load.concurrency or 1) if has_window else None
 
 
 @once
@@ -133,9 +133,9 @@ def step_s(record: RunRecord) -> float:
 
 def _speeds(record: RunRecord) -> dict[str, Any]:
     assert record.measurement is not None
-    found, rows = record.measurement, answered(record)
-    of_window = found.throughput.output_tokens_per_s
-    full = found.steady_output_tokens_per_s
+    measurement, rows = record.measurement, answered(record)
+    of_window = measurement.throughput.output_tokens_per_s
+    full = measurement.steady_output_tokens_per_s
     on_time, within = rows[~rows["late"]], _steady_span(record, rows)
     decoding = windows.decode_tokens_per_s(on_time, within) if within else _decode_tokens_per_s(on_time)
     return {
@@ -174,10 +174,10 @@ def concurrency(runs: RunSet) -> pd.DataFrame:
     """
     rows = [
         {**{name: head[name] for name in (*CELL, "arm", "restart")}, "asked": run.point.load.concurrency,
-         "mean": found["mean_concurrency"], "share": found["mean_concurrency"] / run.point.load.concurrency,
-         "steady": found["steady"]}
+         "mean": held["mean_concurrency"], "share": held["mean_concurrency"] / run.point.load.concurrency,
+         "steady": held["steady"]}
         for run in runs if run.point.load.concurrency
-        for head, found in [(_columns(run), _in_flight(run))]
+        for head, held in [(_columns(run), _in_flight(run))]
     ]  # fmt: skip
     return frame(rows, CONCURRENCY)
 
@@ -205,17 +205,17 @@ def hosts(runs: Iterable[RunRecord]) -> pd.DataFrame:
     so that these rows are the fewest that there can have been. Columns: host, restarts, first and last
     (dates), slowest_flops_per_s and fastest_flops_per_s (measured peaks, NaN where there is none) and runs.
     """
-    found: dict[tuple[str | None, int], list[RunRecord]] = {}
+    by_host: dict[tuple[str | None, int], list[RunRecord]] = {}
     for run in sorted(runs, key=lambda run: run.started_at):
-        found.setdefault((run.hardware.host, run.hardware.memory_bytes), []).append(run)
-    return frame([_host(name, own) for (name, _), own in found.items()], HOSTS)
+        by_host.setdefault((run.hardware.host, run.hardware.memory_bytes), []).append(run)
+    return frame([_host(name, own) for (name, _), own in by_host.items()], HOSTS)
 
 
 def _host(name: str | None, own: Sequence[RunRecord]) -> dict[str, Any]:
-    known = [run.hardware.peak_flops_per_s for run in own if run.hardware.peak_flops_per_s]
+    peaks = [run.hardware.peak_flops_per_s for run in own if run.hardware.peak_flops_per_s]
     return {
         "host": name or "", "restarts": len({run.point.restart for run in own}),
         "first": own[0].started_at[:10], "last": own[-1].started_at[:10],
-        "slowest_flops_per_s": min(known, default=np.nan), "fastest_flops_per_s": max(known, default=np.nan),
+        "slowest_flops_per_s": min(peaks, default=np.nan), "fastest_flops_per_s": max(peaks, default=np.nan),
         "runs": len(own),
     }  # fmt: skip

@@ -63,7 +63,7 @@ def _table(answered: pd.DataFrame, speeds: pd.DataFrame, by: list[str]) -> pd.Da
         for arm, group in same[same["method"] != "baseline"].groupby("arm", sort=False) if base else ():
             names = {name: group[name].iloc[0] for name in ("method", "label")}
             head = {**dict(zip(by, key, strict=True)), "arm": arm, **names, "baseline": base}
-            rows += [head | found for found in _changes(group, same[same["arm"] == base])]
+            rows += [head | change for change in _changes(group, same[same["arm"] == base])]
     return summaries.frame(rows, COLUMNS)
 
 

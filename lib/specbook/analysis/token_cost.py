@@ -69,10 +69,10 @@ def _rate(cell: pd.DataFrame, answered: Answered) -> dict[str, Any]:
     whole = sums[sums["domains"] == every]  # a round that lacks a domain has another mix
     speeds = whole["written"] / whole["seconds"]
     changes = paired.by_prompt([pd.concat([answered[run_id] for run_id in runs]) for runs in whole["runs"]])
-    found = Paired(_by_restart(speeds), changes).estimate()
+    estimate = Paired(_by_restart(speeds), changes).estimate()
     return {
-        "output": found,
-        "speed": found.value,
+        "output": estimate,
+        "speed": estimate.value,
         "by_round": speeds,
         "by_prompt": changes,
         "records": tuple(cell["run_id"]),
@@ -116,13 +116,13 @@ def goodput(table: pd.DataFrame, slos: Mapping[str, Objective]) -> pd.DataFrame:
     A kind that never does has no row. Where `enough` is False, its p99 stand on too few prompts: mark them.
     Columns: those of the table, and slo.
     """
-    found = [
+    within = [
         table[(table["ttft_p99_s"] <= slo.ttft_s) & (table["tpot_p99_s"] <= slo.tpot_s)]
         .assign(slo=name)
         for name, slo in slos.items()
     ]  # fmt: skip
-    kept = pd.concat(found, ignore_index=True)
-    best = kept.loc[kept.groupby(["slo", "kind"])["speed"].idxmax()]
+    candidates = pd.concat(within, ignore_index=True)
+    best = candidates.loc[candidates.groupby(["slo", "kind"])["speed"].idxmax()]
     return best.assign(place=best["slo"].map(list(slos).index)).sort_values(
         ["place", "kind"], ignore_index=True
     )
@@ -166,11 +166,11 @@ def splits(table: pd.DataFrame, runs: Iterable[RunRecord], plan: CostPlan) -> pd
     if second is None:
         return table[:0].assign(input_usd_per_million=[], output_usd_per_million=[], input_share=[])
     shares = [min(second * rate, 0.99) for rate in table["input_tokens_per_s"]]
-    found = [
+    dollars = [
         cost.split_usd_per_million_tokens(rate, output.value, plan.hourly(), share)
         for rate, output, share in zip(table["input_tokens_per_s"], table["output"], shares, strict=True)
     ]
-    return pd.concat([table, pd.DataFrame(found, index=table.index).assign(input_share=shares)], axis=1)
+    return pd.concat([table, pd.DataFrame(dollars, index=table.index).assign(input_share=shares)], axis=1)
 
 
 def _reading_s_per_token(runs: Iterable[RunRecord]) -> float | None:
@@ -192,10 +192,10 @@ def savings(runs: Iterable[RunRecord]) -> pd.DataFrame:
     Columns: those of `speedup.best_k`, with `saving` (`Estimate`), saved, saved_low, saved_high.
     """
     table = speedup.best_k(RunSet.of(runs).closed, by=("load", "domain"))
-    found = [cost.saving(estimate) for estimate in table["estimate"]]
+    saved = [cost.saving(estimate) for estimate in table["estimate"]]
     ends = {"saved": "value", "saved_low": "low", "saved_high": "high"}
-    columns = {name: [getattr(one, end) for one in found] for name, end in ends.items()}
-    return table.assign(saving=found, **columns).astype(dict.fromkeys(ends, float))
+    columns = {name: [getattr(one, end) for one in saved] for name, end in ends.items()}
+    return table.assign(saving=saved, **columns).astype(dict.fromkeys(ends, float))
 
 
 def characters(runs: Iterable[RunRecord]) -> dict[str, float]:
@@ -217,9 +217,9 @@ def characters(runs: Iterable[RunRecord]) -> dict[str, float]:
         asked = records.requests(run)
         written = int(asked["text"].str.len().sum())
         guessed = asked["input_tokens"] * (written / asked["output_tokens"].sum())
-        known = asked["prompt_id"].map(lengths[file])
-        total["input_characters"] += float(known.fillna(guessed).sum())
-        total["guessed_characters"] += float(guessed[known.isna()].sum())
+        in_file = asked["prompt_id"].map(lengths[file])
+        total["input_characters"] += float(in_file.fillna(guessed).sum())
+        total["guessed_characters"] += float(guessed[in_file.isna()].sum())
         total["output_characters"] += written
         total["input_tokens"] += int(asked["input_tokens"].sum())
         total["output_tokens"] += int(asked["output_tokens"].sum())

@@ -48,20 +48,20 @@ def gains(runs: Iterable[RunRecord]) -> pd.DataFrame:
     names = ["load", "method", "arm", "num_speculative_tokens", "traffic"]
     rows = []
     for key, cell in table.groupby(names, sort=False):
-        found = speedup.over_domains(cell)
+        estimate = speedup.over_domains(cell)
         rows.append(
             {**dict(zip(names, key, strict=True)), "concurrency": batch[key[0]],
-             "domains": tuple(cell["domain"]), "speedup": found.value, "low": found.low, "high": found.high,
-             "estimate": found, "paired": Paired.mean(list(cell["paired"]))}
+             "domains": tuple(cell["domain"]), "speedup": estimate.value, "low": estimate.low,
+             "high": estimate.high, "estimate": estimate, "paired": Paired.mean(list(cell["paired"]))}
         )  # fmt: skip
     return summaries.frame(rows, GAINS)
 
 
 def best(table: pd.DataFrame) -> pd.DataFrame:
     """Rows of `gains` at each method's best K, by load and traffic; those of one load and method together."""
-    found = table.loc[table.groupby(["load", "method", "traffic"], sort=False)["speedup"].idxmax()]
-    parts = [cell for _, cell in found.groupby(["load", "method"], sort=False)]
-    return pd.concat(parts, ignore_index=True) if parts else found
+    fastest = table.loc[table.groupby(["load", "method", "traffic"], sort=False)["speedup"].idxmax()]
+    parts = [cell for _, cell in fastest.groupby(["load", "method"], sort=False)]
+    return pd.concat(parts, ignore_index=True) if parts else fastest
 
 
 def lengths(runs: Iterable[RunRecord]) -> pd.DataFrame:
@@ -110,11 +110,11 @@ def contrast(table: pd.DataFrame) -> list[dict[str, Any]]:
 
     The ratio is taken restart by restart; its interval covers restarts and prompts.
     """
-    found = []
+    rows = []
     for (load, method), cell in table.groupby(["load", "method"], sort=False):
         sides = {row["traffic"]: row for _, row in cell.iterrows()}
         if {STRUCTURED, OPEN} <= set(sides):
             ratio = sides[STRUCTURED]["paired"].over(sides[OPEN]["paired"])
             estimate = ratio.estimate() if len(ratio.by_restart) else None
-            found.append({"load": load, "method": method, "ratio": estimate, **sides})
-    return found
+            rows.append({"load": load, "method": method, "ratio": estimate, **sides})
+    return rows

@@ -25,30 +25,30 @@ def parts(plan: Chapter) -> tuple[Chapter, Chapter]:
 
 def split(plan: Chapter, runs: Iterable[RunRecord]) -> Runs:
     """The runs of each of VERSIONS; a head is the old one where sweeps of both targets name it."""
-    found: dict[str, list[RunRecord]] = {name: [] for name in VERSIONS}
+    by_version: dict[str, list[RunRecord]] = {name: [] for name in VERSIONS}
     old, new = parts(plan)
     heads = [{draft.model for sweep in part.sweeps for draft in sweep.drafts} for part in (old, new)]
-    kept, retrained = heads[0] & heads[1], heads[1] - heads[0]
+    unchanged, retrained = heads[0] & heads[1], heads[1] - heads[0]
     models = {sweep.target.model for sweep in old.sweeps}
     for run in runs:
         head = run.point.speculation.model if run.point.speculation else None
         is_old = run.point.target.model in models
         for name, of_version, drafts in (
-            (BEFORE, is_old, kept), (BEHIND, not is_old, kept), (RETRAINED, not is_old, retrained),
+            (BEFORE, is_old, unchanged), (BEHIND, not is_old, unchanged), (RETRAINED, not is_old, retrained),
         ):  # fmt: skip
             if of_version and (head is None or head in drafts):
-                found[name].append(run)
-    return {name: RunSet(own) for name, own in found.items()}
+                by_version[name].append(run)
+    return {name: RunSet(own) for name, own in by_version.items()}
 
 
-def lengths(found: Runs) -> pd.DataFrame:
+def lengths(by_version: Runs) -> pd.DataFrame:
     """`acceptance.by_domain` of each version (column `version`), where all three were asked the same."""
-    return _alike([acceptance.by_domain(runs).assign(version=name) for name, runs in found.items()])
+    return _alike([acceptance.by_domain(runs).assign(version=name) for name, runs in by_version.items()])
 
 
-def gains(found: Runs) -> pd.DataFrame:
+def gains(by_version: Runs) -> pd.DataFrame:
     """`speedup.speedups` of each version over its own target's baseline, where there are all three."""
-    tables = [speedup.speedups(runs).assign(version=name) for name, runs in found.items()]
+    tables = [speedup.speedups(runs).assign(version=name) for name, runs in by_version.items()]
     return _alike([table[table["method"] != "baseline"] for table in tables])
 
 

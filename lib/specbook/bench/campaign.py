@@ -10,8 +10,7 @@ from filelock import FileLock, Timeout
 from tqdm.auto import tqdm
 
 from specbook import console, paths, records
-from specbook.bench import experiments, loadgen, measure_point, provenance, resources
-from specbook.bench import lossless_check as lossless_check
+from specbook.bench import experiments, loadgen, lossless_check, measure_point, provenance, resources
 from specbook.bench.hardware import detect, refuse_another, with_peaks
 from specbook.config import AnyPlan, Source, order
 from specbook.config.schema import Point
@@ -70,8 +69,8 @@ def missing(
         base = [p.key for p in turn if p.speculation is None]
         beside = set.intersection(*(held[key] for key in base)) if base else None
         arms = [p.key for p in turn if p.speculation is not None]
-        late = [key for key in arms if not (held[key] if beside is None else held[key] & beside)]
-        todo |= {*late, *(key for key in base if late or not held[key])}
+        unpaired = [key for key in arms if not (held[key] if beside is None else held[key] & beside)]
+        todo |= {*unpaired, *(key for key in base if unpaired or not held[key])}
     return [point for key, point in points.items() if key in todo]
 
 
@@ -107,16 +106,7 @@ def measure(
         EngineError: if every point failed, or a lossless check did.
     """
     hardware = detect()
-    if replicate and hardware.host is None:
-        raise ConfigError(
-            "this machine does not say which host it is (no boot id): measure again with --since"
-        )
-    for plan in plans:
-        machine_rule.load(plan.hardware).refuse_other(hardware, plan.hardware)
-        resources.refuse(plan, hardware)
-        experiments.check(plan)
-        if why := experiments.unavailable(plan):
-            raise ConfigError(why)
+    _refuse_impossible(plans, hardware, replicate)
     with _alone():
         with console.busy("reading weights and what is on disk"):
             todo = missing(plans, hardware, since, replicate)
@@ -129,18 +119,26 @@ def measure(
             records.check_writable(hardware.id)
             with console.busy("finding out how fast this machine can be"):
                 hardware = with_peaks(hardware)
-        with _progress(rounds) as bar:
-            made = []
-            for together in rounds:
-                refuse_another(hardware, detect())
-                made += _measure_round(together, hardware, bar)
-        if made and all(record.status == "failed" for record in made):
-            raise EngineError(f"all {len(made)} points failed. The last one: {made[-1].reason}")
+        made = _measure_rounds(rounds, hardware)
         for sweep in (sweep for plan in plans for sweep in plan.parts()):
             lossless_check.measure_missing(sweep, hardware)
         tried = [record for plan in plans for record in experiments.measure(plan, hardware, since)]
         records.pack(hardware.id)
     return [*made, *tried]
+
+
+def _refuse_impossible(plans: Sequence[AnyPlan], hardware: Hardware, replicate: bool) -> None:
+    """Raise ConfigError if this machine cannot run the plans."""
+    if replicate and hardware.host is None:
+        raise ConfigError(
+            "this machine does not say which host it is (no boot id): measure again with --since"
+        )
+    for plan in plans:
+        machine_rule.load(plan.hardware).refuse_other(hardware, plan.hardware)
+        resources.refuse(plan, hardware)
+        experiments.check(plan)
+        if why := experiments.unavailable(plan):
+            raise ConfigError(why)
 
 
 def _more(plans: Sequence[AnyPlan], hardware: Hardware, since: datetime | None) -> bool:
@@ -160,6 +158,18 @@ def _progress(rounds: Sequence[order.Together]) -> tqdm:
     )  # fmt: skip
 
 
+def _measure_rounds(rounds: Sequence[order.Together], hardware: Hardware) -> list[RunRecord]:
+    """Measure the rounds of a campaign; EngineError if every point failed."""
+    made = []
+    with _progress(rounds) as bar:
+        for together in rounds:
+            refuse_another(hardware, detect())
+            made += _measure_round(together, hardware, bar)
+    if made and all(record.status == "failed" for record in made):
+        raise EngineError(f"all {len(made)} points failed. The last one: {made[-1].reason}")
+    return made
+
+
 def _measure_round(together: order.Together, hardware: Hardware, bar: tqdm) -> list[RunRecord]:
     """Measure one round; each record is on disk before the next point starts."""
     restart = together[0].points[0].restart
@@ -170,8 +180,8 @@ def _measure_round(together: order.Together, hardware: Hardware, bar: tqdm) -> l
         start = SERVER_START_WORK * len(stage.servers)
         own = (Round(id=name, position=next(places), seed=order.SEED) for _ in stage.points)
         # Closed by name: an interrupt's traceback would else keep the servers for as long as it is held.
-        with closing(_measured(stage, own, hardware)) as found:
-            for record in found:
+        with closing(_measured(stage, own, hardware)) as measured:
+            for record in measured:
                 records.append(record)
                 made.append(record)
                 bar.set_description(f"restart {restart} {record.point.arm}")

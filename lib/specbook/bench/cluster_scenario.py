@@ -187,11 +187,11 @@ def late_balancer(lag_s: float) -> Iterator[None]:
 
 def _proxy() -> int:
     """The process id of kube-proxy, as `make cluster` keeps it."""
-    kept = paths.build_dir() / "cluster" / "run" / "pids.json"
-    pid = json.loads(kept.read_text()).get("proxy") if kept.is_file() else None
+    pid_file = paths.build_dir() / "cluster" / "run" / "pids.json"
+    pid = json.loads(pid_file.read_text()).get("proxy") if pid_file.is_file() else None
     if pid is None or not psutil.pid_exists(pid):
         raise ClusterError(
-            f"balancer_lag_s pauses the kube-proxy of `make cluster`, and {kept} names none that runs. "
+            f"balancer_lag_s pauses the kube-proxy of `make cluster`, and {pid_file} names none that runs. "
             "To fix: `make cluster`, or leave balancer_lag_s out"
         )
     return int(pid)

@@ -86,10 +86,10 @@ class Forecast(NamedTuple):
     """In words; empty where machine.yaml names no accelerator."""
 
     def __str__(self) -> str:
-        known = self.measured + self.computed
-        if not known:
+        estimated = self.measured + self.computed
+        if not estimated:
             return "no estimate, since nothing like it was measured on this machine"
-        part = "" if known == self.points else f" for {known} of them, the others being new here"
+        part = "" if estimated == self.points else f" for {estimated} of them, the others being new here"
         starts = "" if self.start_s is not None else f", without {self.starts} starts of servers"
         price = f"; {self.price}" if self.price else ""
         return f"about {_long(self.seconds)}{part}{starts}, {self._basis()}{price}"
@@ -137,9 +137,9 @@ def forecast(works: Iterable[Work], done: Iterable[RunRecord], what: Machine = A
         for name in _names(run.point):
             took.setdefault(name, []).append(each_s)
     like = [_expected(point, took) for point in points]
-    new = [point for point, known in zip(points, like, strict=True) if known is None]
+    new = [point for point, expected in zip(points, like, strict=True) if expected is None]
     sheet = [resources.seconds(what, point) for point in new] if what.peak else []
-    measured, computed = ([one for one in found if one is not None] for found in (like, sheet))
+    measured, computed = ([one for one in durations_s if one is not None] for durations_s in (like, sheet))
     start_s = _start_s(good) or (resources.START_S if computed else None)
     seconds = sum(measured) + sum(computed) + starts * (start_s or 0.0)
     price = ""
@@ -182,13 +182,13 @@ def _start_s(good: Iterable[RunRecord]) -> float | None:
     rounds: dict[str, list[RunRecord]] = {}
     for run in good:
         rounds.setdefault(run.round.id, []).append(run)
-    found = []
+    starts_s = []
     for name, runs in rounds.items():
         if (began := _began(name)) is not None:
             first = min(datetime.fromisoformat(run.started_at) for run in runs)
             arms = len({run.point.arm for run in runs}) if runs[0].hardware.kind == "cpu" else 1
-            found.append((first - began).total_seconds() / arms)
-    return median(found) if found else None
+            starts_s.append((first - began).total_seconds() / arms)
+    return median(starts_s) if starts_s else None
 
 
 def _began(round_id: str) -> datetime | None:

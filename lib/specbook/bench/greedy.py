@@ -140,8 +140,8 @@ def _json_exact(spec: Mapping[str, Any], output: str) -> bool:
 
 def _sql_exact(spec: Mapping[str, Any], output: str) -> bool:
     """The same query, however it is broken into lines; a semicolon may end it."""
-    said, asked = (" ".join(text.split()).rstrip("; ") for text in (output, spec["query"]))
-    return said == asked
+    query, reference = (" ".join(text.split()).rstrip("; ") for text in (output, spec["query"]))
+    return query == reference
 
 
 def _code_parses(spec: Mapping[str, Any], output: str) -> bool:

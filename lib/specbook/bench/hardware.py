@@ -113,11 +113,11 @@ def host() -> str | None:
 
 def computes_on_cpu() -> bool:
     """Whether engines are installed, and all of them were built for processors."""
-    found = []
+    devices = []
     for one in engine.known():
         with suppress(EngineError):
-            found.append(one.build().device)
-    return bool(found) and set(found) == {"cpu"}
+            devices.append(one.build().device)
+    return bool(devices) and set(devices) == {"cpu"}
 
 
 def refuse_another(before: Hardware, now: Hardware) -> None:
@@ -129,12 +129,12 @@ def refuse_another(before: Hardware, now: Hardware) -> None:
         )
 
 
-def with_peaks(found: Hardware) -> Hardware:
-    """`found`, a CPU's peaks measured now, since no maker states them; takes some seconds on a CPU."""
-    if found.kind != "cpu":
-        return found
+def with_peaks(hardware: Hardware) -> Hardware:
+    """`hardware`, a CPU's peaks measured now, since no maker states them; takes some seconds on a CPU."""
+    if hardware.kind != "cpu":
+        return hardware
     flops, bandwidth = measure_peaks()
-    return found.model_copy(
+    return hardware.model_copy(
         update={"peak_flops_per_s": flops, "peak_bytes_per_s": bandwidth, "peak_source": "measured"}
     )
 
@@ -162,8 +162,8 @@ def _cpuinfo(field: str) -> str | None:
     """The first value of a field of Linux's /proc/cpuinfo."""
     info = Path("/proc/cpuinfo")
     text = info.read_text() if info.exists() else ""
-    found = re.search(rf"^(?:{field})\s*:\s*(.+)$", text, re.MULTILINE)
-    return found.group(1).strip() if found else None
+    match = re.search(rf"^(?:{field})\s*:\s*(.+)$", text, re.MULTILINE)
+    return match.group(1).strip() if match else None
 
 
 def output(command: str, *arguments: str) -> str | None:

@@ -83,8 +83,8 @@ def check(
 
 def _origin(server: Server) -> Provenance:
     """Where a server's answers come from, but for the prompts."""
-    found = provenance.today(server.target, server.speculation)
-    return found.model_copy(update={"server_command": tuple(map(paths.portable, server.command))})
+    origin = provenance.today(server.target, server.speculation)
+    return origin.model_copy(update={"server_command": tuple(map(paths.portable, server.command))})
 
 
 def _compared(ids: tuple[str, ...], answered: Mapping[str, list[Answer]]) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _margins(server: Server, made: LosslessRecord, base: Sequence[Answer]) -> It
     """What the baseline's server says of the tokens where others parted from it: a bounded number of them."""
     by_id = dict(zip(made.prompt_ids, base, strict=True))
     deadline = time.monotonic() + MARGINS_LIMIT_S
-    found: dict[str, dict[str, float]] = {}
+    margins: dict[str, dict[str, float]] = {}
     for arm, field in FORKS.items():
         for fork in _spread(getattr(made, field)):
             if fork.token_a is None or fork.token_b is None or time.monotonic() > deadline:
@@ -107,17 +107,17 @@ def _margins(server: Server, made: LosslessRecord, base: Sequence[Answer]) -> It
             answer = by_id[fork.prompt_id]
             context = (*answer.prompt_token_ids, *answer.token_ids[: fork.index])
             gap = greedy.margin_logits(server, context, fork.token_a, fork.token_b)
-            found.setdefault(arm, {})[fork.prompt_id] = gap
-    if found:
+            margins.setdefault(arm, {})[fork.prompt_id] = gap
+    if margins:
         yield MarginsRecord(
             schema_version=1, run_id=f"{made.run_id}-margins", kind=made.kind, check=made.run_id,
-            hardware=made.hardware, margins_logits=found,
+            hardware=made.hardware, margins_logits=margins,
         )  # fmt: skip
 
 
-def _spread(found: Sequence[Divergence]) -> Sequence[Divergence]:
+def _spread(divergences: Sequence[Divergence]) -> Sequence[Divergence]:
     """At most MARGINS_PER_ARM of them, evenly spaced: prompts lie domain by domain."""
-    return found[:: math.ceil(len(found) / MARGINS_PER_ARM) or 1]
+    return divergences[:: math.ceil(len(divergences) / MARGINS_PER_ARM) or 1]
 
 
 def _asked(traffic: Sequence[Traffic], num_prompts: int) -> list[Prompt]:

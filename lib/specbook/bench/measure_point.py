@@ -107,8 +107,8 @@ def _head(point: Point, hardware: Hardware, together: Round) -> dict[str, Any]:
 def _provenance(point: Point, server: Server | None, bench: list[str]) -> Provenance:
     line = server.command if server else engine.of(point.target).command(*point.arm, port=0)
     ran = {"server_command": line, "bench_command": bench}
-    found = provenance.today(*point.arm, point.traffic)
-    return found.model_copy(update={name: tuple(map(paths.portable, args)) for name, args in ran.items()})
+    origin = provenance.today(*point.arm, point.traffic)
+    return origin.model_copy(update={name: tuple(map(paths.portable, args)) for name, args in ran.items()})
 
 
 def _observe(
@@ -195,12 +195,12 @@ def throughput(result: dict[str, Any]) -> Throughput:
 def steady_figures(table: pd.DataFrame, load: Load) -> dict[str, float]:
     """Fields of a `Measurement` about the steady window; none where there is none, or too few requests."""
     enough = load.num_requests >= load.fewest_requests
-    found = windows.steady(table, load.concurrency) if load.concurrency and enough else None
-    if found is None:
+    span = windows.steady(table, load.concurrency) if load.concurrency and enough else None
+    if span is None:
         return {}
     return {
-        "steady_s": found.seconds, "mean_concurrency": windows.mean_concurrency(table, found),
-        "steady_output_tokens_per_s": windows.output_tokens_per_s(table, found),
+        "steady_s": span.seconds, "mean_concurrency": windows.mean_concurrency(table, span),
+        "steady_output_tokens_per_s": windows.output_tokens_per_s(table, span),
     }  # fmt: skip
 
 

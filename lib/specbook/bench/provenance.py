@@ -74,21 +74,21 @@ def refuse_uncommitted() -> None:
 @cache
 def versions() -> dict[str, str]:
     """Installed versions of Python, PACKAGES, and what engines and methods need."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     engines = (package for each in engine.known() for package in each.packages)
     drafters = (wanted.partition("==")[0] for each in methods.known() for _, wanted in each.packages)
     for name in (*PACKAGES, *engines, *drafters):
         try:
-            found[name] = metadata.version(name)
+            installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def file_sha256(path: Path) -> str:
     """SHA-256 of one file, hexadecimal."""
-    found = path.stat()
-    return _sha256(path, found.st_mtime_ns, found.st_size)
+    stat = path.stat()
+    return _sha256(path, stat.st_mtime_ns, stat.st_size)
 
 
 @cache
@@ -114,10 +114,10 @@ def model_sha256(model: str, revision: str | None) -> str:
 
 def weights_sha256(target: Target, speculation: Speculation | None) -> dict[str, str]:
     """What the server would load: `{"target": ...}` and, with a trained draft, `{"draft": ...}`."""
-    found = {"target": model_sha256(target.model, target.revision)}
+    digests = {"target": model_sha256(target.model, target.revision)}
     if speculation is not None and speculation.model is not None:
-        found["draft"] = model_sha256(speculation.model, speculation.revision)
-    return found
+        digests["draft"] = model_sha256(speculation.model, speculation.revision)
+    return digests
 
 
 def load_average() -> float:
@@ -162,13 +162,13 @@ def unshipped(record: AnyRecord) -> dict[str, str]:
     served = record.point if isinstance(record, RunRecord) else record
     origins = [record.provenance] if isinstance(record, RunRecord) else record.provenance.values()
     models = {"target": served.target, "draft": served.speculation}
-    found = {}
+    digests = {}
     for role, sha256 in (pair for origin in origins for pair in origin.weights_sha256.items()):
         one = models[role]
         ours = one is not None and one.model and PurePath(one.model).parts[:1] == (paths.models_dir().name,)
         if ours and model_sha256(one.model, one.revision) != sha256:
-            found[one.model] = sha256
-    return found
+            digests[one.model] = sha256
+    return digests
 
 
 def drop_unshipped(report: Callable[[str], None]) -> list[AnyRecord]:
@@ -180,9 +180,9 @@ def drop_unshipped(report: Callable[[str], None]) -> list[AnyRecord]:
     Raises:
         RecordError: if git does not hold every record as it is: history would not keep it.
     """
-    found = records.everything()
-    gone = {record.run_id: record for record in found if unshipped(record)}
-    gone |= {r.run_id: r for r in found if isinstance(r, MarginsRecord) and r.check in gone}
+    every = records.everything()
+    gone = {record.run_id: record for record in every if unshipped(record)}
+    gone |= {r.run_id: r for r in every if isinstance(r, MarginsRecord) and r.check in gone}
     if not gone:
         return []
     commit = _committed_results()
@@ -199,7 +199,7 @@ def _lines(gone: Iterable[AnyRecord]) -> list[str]:
         models = " and ".join(f"{model} {sha256[:12]}" for model, sha256 in sorted(unshipped(record).items()))
         old = f"weights of {models}" if models else "margins of such checks"
         groups.setdefault(f"{record.hardware.id}/{record.chapter}, {old}", []).append(record)
-    return [f"{name}: {len(found)} records" for name, found in groups.items()]
+    return [f"{name}: {len(group)} records" for name, group in groups.items()]
 
 
 def _committed_results() -> str:

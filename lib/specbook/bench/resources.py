@@ -40,13 +40,13 @@ class Draft(NamedTuple):
 
 def lines(plans: Sequence[AnyPlan]) -> list[str]:
     """One for each server; none where machine.yaml does not say the memory."""
-    found = []
+    texts = []
     for hardware in dict.fromkeys(plan.hardware for plan in plans):
         what = machine_rule.load(hardware)
         points = {point.key: point for plan in plans if plan.hardware == hardware for point in plan.points()}
         if what.memory_bytes is not None and points:
-            found += [server(what, *one) for one in _servers(points.values())]
-    return found
+            texts += [server(what, *one) for one in _servers(points.values())]
+    return texts
 
 
 def _servers(points: Iterable[Point]) -> Iterable[Arm]:
@@ -57,14 +57,14 @@ def server(what: Machine, target: Target, speculation: Speculation | None) -> st
     """`fits` or `DOES NOT FIT`, and the sum that says so."""
     label = f"{target.name}, {Arm(target, speculation)}"
     try:
-        found = of(what, target, speculation)
+        memory = of(what, target, speculation)
     except ConfigError as error:
         return f"DOES NOT FIT: {label}: {error}"
-    if found is None:
+    if memory is None:
         return f"not known: {label}: no model file names {target.model}, and no folder here has its shape"
-    room = f"{min(found.sequences, target.max_num_seqs)} of {target.max_num_seqs} sequences of "
+    room = f"{min(memory.sequences, target.max_num_seqs)} of {target.max_num_seqs} sequences of "
     room += f"{target.max_model_len} tokens"
-    return f"{'fits' if found.sequences else 'DOES NOT FIT'}: {label}: {found.sum()}: {room}"
+    return f"{'fits' if memory.sequences else 'DOES NOT FIT'}: {label}: {memory.sum()}: {room}"
 
 
 def few_requests(points: Iterable[Point]) -> str | None:
@@ -96,10 +96,10 @@ def refuse(plan: AnyPlan, hardware: Hardware) -> None:
     if what.memory_bytes is None:
         return
     for target, speculation in _servers(plan.points()):
-        found = of(what, target, speculation)
-        if found is not None and not found.sequences:
+        memory = of(what, target, speculation)
+        if memory is not None and not memory.sequences:
             raise ConfigError(
-                f"{target.name} does not fit {title}: {found.sum()}. Raise tensor_parallel_size, lower "
+                f"{target.name} does not fit {title}: {memory.sum()}. Raise tensor_parallel_size, lower "
                 "max_model_len, or serve narrower weights"
             )
 
@@ -110,21 +110,21 @@ def of(what: Machine, target: Target, speculation: Speculation | None) -> Memory
     Raises:
         ConfigError: if the machine has too few devices, or their number does not divide the model.
     """
-    ranks, known = target.tensor_parallel_size, Sized.of(target, *models.stored(target))
+    ranks, sized = target.tensor_parallel_size, Sized.of(target, *models.stored(target))
     devices = what.devices_for(ranks)
     if what.devices is not None and devices > what.devices:
         raise ConfigError(
             f"tensor_parallel_size {ranks} takes {devices} devices, and {what.title} has {what.devices}"
         )
-    if known is None or what.rank_memory_bytes is None:
+    if sized is None or what.rank_memory_bytes is None:
         return None
-    if known.shape.num_heads % ranks:
+    if sized.shape.num_heads % ranks:
         raise ConfigError(
-            f"tensor_parallel_size {ranks} does not divide {known.shape.num_heads} attention heads"
+            f"tensor_parallel_size {ranks} does not divide {sized.shape.num_heads} attention heads"
         )
     draft = drafted(target, speculation)
     return Memory.of(
-        known.shape, known.form, what.rank_memory_bytes, target.max_model_len, target.max_num_seqs,
+        sized.shape, sized.form, what.rank_memory_bytes, target.max_model_len, target.max_num_seqs,
         ranks=ranks, draft_bytes=draft.weight_bytes, draft_layers=draft.num_layers,
         num_speculative_tokens=speculation.num_speculative_tokens if speculation else 0,
         share=_share(target.extra_args),
@@ -145,8 +145,8 @@ def drafted(target: Target, speculation: Speculation | None) -> Draft:
     folder = Path(resolve_model(speculation.model))
     if folder.is_dir():
         return Draft(sum(p.stat().st_size for p in folder.glob("*.safetensors")), _layers(folder))
-    found = models.of(target.model)
-    head = models.load(found[0]).head_of(speculation.model) if found else None
+    named = models.of(target.model)
+    head = models.load(named[0]).head_of(speculation.model) if named else None
     return Draft(head.weight_bytes, head.num_layers) if head else Draft(None, 1)
 
 
@@ -170,14 +170,14 @@ def seconds(what: Machine, point: Point) -> float | None:
     or the shape is not known.
     """
     peak, load = PEAKS.get(what.peak or ""), point.load
-    known = Sized.of(point.target, *models.stored(point.target))
+    sized = Sized.of(point.target, *models.stored(point.target))
     if load.request_rate_per_s is not None:
         return (load.num_requests + load.num_warmups) / load.request_rate_per_s
-    if peak is None or known is None or load.concurrency is None:
+    if peak is None or sized is None or load.concurrency is None:
         return None
     cost = roofline.decode_step(
-        known.shape, load.concurrency, point.traffic.max_tokens, known.widths.dtype_bytes, peak.bytes_per_s,
-        peak.flops_per_s, layer_bytes=known.widths.layer_bytes,
+        sized.shape, load.concurrency, point.traffic.max_tokens, sized.widths.dtype_bytes, peak.bytes_per_s,
+        peak.flops_per_s, layer_bytes=sized.widths.layer_bytes,
         tokens_per_sequence=1 + (point.speculation.num_speculative_tokens if point.speculation else 0),
         devices=what.devices_for(point.target.tensor_parallel_size),
     )  # fmt: skip

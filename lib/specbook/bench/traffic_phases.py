@@ -90,8 +90,8 @@ class Phases(Frozen):
             ConfigError: if a domain has no prompts.
         """
         rng, names = random.Random(seed), {domain for phase in self.phases for domain in phase}
-        found = {name: files.of(Traffic(domain=name)) for name in sorted(names)}
-        return [rng.choice(found[rng.choice(self._phase(i, rng))]) for i in range(self.num_requests)]
+        by_domain = {name: files.of(Traffic(domain=name)) for name in sorted(names)}
+        return [rng.choice(by_domain[rng.choice(self._phase(i, rng))]) for i in range(self.num_requests)]
 
     def _phase(self, place: int, rng: random.Random) -> tuple[str, ...]:
         starts = self.starts()
@@ -115,11 +115,11 @@ class Reader:
             return False
         try:
             counted = self._read()
-            found = counted.spec_decode if counted else None
+            spec_decode = counted.spec_decode if counted else None
         except (EngineError, ValueError):  # gone, too busy, or half a page: the last good one stands
-            found = None
+            spec_decode = None
         self._next = now + self._period_s - EARLY_S
-        seen = (found.num_drafts, found.num_accepted_tokens) if found else (None, None)
+        seen = (spec_decode.num_drafts, spec_decode.num_accepted_tokens) if spec_decode else (None, None)
         self.rows.append((now, *seen))
         return True
 
@@ -195,12 +195,12 @@ def in_turns(servers: Sequence[Server], turns: int, measure: Callable[[Server, i
 
     In each turn every server is measured once, while the others stand still, in an order drawn for that turn.
     """
-    found: list[list[T]] = [[] for _ in servers]
+    results: list[list[T]] = [[] for _ in servers]
     for turn in range(turns):
         for i in random.Random(turn).sample(range(len(servers)), len(servers)):
             with awake(servers[i]):
-                found[i].append(measure(servers[i], turn))
-    return found
+                results[i].append(measure(servers[i], turn))
+    return results
 
 
 def episode(how: Phases, result: dict[str, Any], reader: Reader) -> Episode:

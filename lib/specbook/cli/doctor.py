@@ -24,9 +24,9 @@ def checks() -> list[Check]:
     return [*_machine(), *_engines(), *_accelerators(), *_tools()]
 
 
-def failed(found: list[Check]) -> bool:
+def failed(checks: list[Check]) -> bool:
     """Whether anything needed is missing or wrong."""
-    return any(check.ok is False for check in found)
+    return any(check.ok is False for check in checks)
 
 
 def _machine() -> Iterator[Check]:
@@ -49,8 +49,8 @@ def _engines() -> Iterator[Check]:
 
 def _accelerators() -> Iterator[Check]:
     driver = output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
-    found = f"driver {driver.splitlines()[0]}" if driver else None
-    yield Check.optional("CUDA", found, "on a machine with an NVIDIA GPU: sudo apt-get install nvidia-driver")
+    cuda = f"driver {driver.splitlines()[0]}" if driver else None
+    yield Check.optional("CUDA", cuda, "on a machine with an NVIDIA GPU: sudo apt-get install nvidia-driver")
     yield Check.optional(
         "Neuron", which("neuron-ls"), f"on an AWS Trainium or Inferentia machine: {NEURON_GUIDE}"
     )

@@ -44,15 +44,15 @@ def doctor() -> None:
     from specbook.cli import doctor as checkup
 
     with one_clear_message():
-        found = checkup.checks()
+        checks = checkup.checks()
     table = Table(box=None, pad_edge=False)
     for column in ("", "what", "found", "fix"):
         table.add_column(column, overflow="fold")
-    for check in found:
+    for check in checks:
         mark = {True: "[green]ok[/]", False: "[red]missing[/]", None: "[yellow]optional[/]"}[check.ok]
         table.add_row(mark, *map(Text, (check.name, check.found, check.fix)))
     out.print(table)
-    if checkup.failed(found):
+    if checkup.failed(checks):
         raise typer.Exit(1)
 
 
@@ -190,11 +190,11 @@ def check() -> None:
     from specbook import records
 
     with one_clear_message(), busy("reading every record"):
-        found = list(records.validate_all())
-    bad = [problem for _, problem in found if problem]
+        checked = list(records.validate_all())
+    bad = [problem for _, problem in checked if problem]
     for problem in bad:
         complain("bad:", problem)
-    out.print(f"{sum(path.suffix != '.parquet' for path, _ in found)} records read, {len(bad)} bad")
+    out.print(f"{sum(path.suffix != '.parquet' for path, _ in checked)} records read, {len(bad)} bad")
     if bad:
         raise typer.Exit(1)
 

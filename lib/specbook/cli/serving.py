@@ -149,11 +149,11 @@ def probe(
         with _reached(url, api_key_file, profile, chosen) as server, busy(f"asking for {seconds:g} s"):
             # The first request after a start pays for warming up.
             list(acceptance_probe.probe(server, wanted[:1], max_tokens=min(16, max_tokens), seconds=seconds))
-            found = list(acceptance_probe.probe(server, wanted, max_tokens=max_tokens, seconds=seconds))
-        _show(found, len(wanted))
+            answers = list(acceptance_probe.probe(server, wanted, max_tokens=max_tokens, seconds=seconds))
+        _show(answers, len(wanted))
 
 
-def _show(found: "Sequence[Probed]", of: int) -> None:
+def _show(answers: "Sequence[Probed]", of: int) -> None:
     """The table, and a line for what is not in it.
 
     Raises:
@@ -161,17 +161,17 @@ def _show(found: "Sequence[Probed]", of: int) -> None:
     """
     from specbook.analysis import acceptance_by_domain
 
-    refused = [one.refused for one in found if one.refused]
-    if len(refused) == len(found):
-        raise RefusedError(f"all {len(found)} prompts were refused, the last with: {refused[-1]}")
+    refused = [one.refused for one in answers if one.refused]
+    if len(refused) == len(answers):
+        raise RefusedError(f"all {len(answers)} prompts were refused, the last with: {refused[-1]}")
     table = Table(box=None, pad_edge=False)
     for name in COLUMNS:
         table.add_column(name, justify="left" if name == "category" else "right")
-    for row in acceptance_by_domain.by_domain(found).to_dict("records"):
+    for row in acceptance_by_domain.by_domain(answers).to_dict("records"):
         table.add_row(*map(Text, _cells(row)))
     out.print(table)
     out.print(
-        f"{len(found)} of {of} prompts asked, one at a time. Length: tokens a step, bonus token included; "
+        f"{len(answers)} of {of} prompts asked, one at a time. Length: tokens a step, bonus token included; "
         "p10 to p90: of single answers.",
         soft_wrap=True,
     )

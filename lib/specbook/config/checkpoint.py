@@ -17,16 +17,16 @@ def read_json(path: Path) -> dict[str, Any]:
         ConfigError: if it cannot be read, or holds no mapping.
     """
     try:
-        found = json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes())
     except OSError as error:
         raise ConfigError(f"{path} cannot be read ({error.strerror}): the folder holds no model") from error
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not JSON ({error}): copy or train the model again") from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise ConfigError(
-            f"{path} holds {type(found).__name__}, want a mapping: copy or train the model again"
+            f"{path} holds {type(content).__name__}, want a mapping: copy or train the model again"
         )
-    return found
+    return content
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -40,10 +40,10 @@ def cached(model: str, revision: str | None) -> Path | None:
     from huggingface_hub.errors import HFValidationError
 
     try:
-        found = try_to_load_from_cache(model, "config.json", revision=revision)
+        path = try_to_load_from_cache(model, "config.json", revision=revision)
     except HFValidationError:
         return None
-    return Path(found) if isinstance(found, str) else None
+    return Path(path) if isinstance(path, str) else None
 
 
 def from_hub(model: str) -> Path:

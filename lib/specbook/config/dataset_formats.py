@@ -68,8 +68,8 @@ def plain(row: Any) -> Any:
     """
     if not isinstance(row, Mapping) or "messages" in row:
         return row
-    if isinstance(said := row.get("conversations"), list):
-        return _first_said(said)
+    if isinstance(conversation := row.get("conversations"), list):
+        return _first_said(conversation)
     if isinstance(turns := row.get("turns"), list) and turns:
         return {"id": row.get("question_id"), "prompt": turns[0], "category": row.get("category")}
     if {"question", "function"} <= set(row):

@@ -60,10 +60,10 @@ def elements(text: str) -> Iterator[Any]:
     decoder, at = json.JSONDecoder(), 0
     while True:
         try:
-            found, at = decoder.raw_decode(text, BETWEEN.match(text, at).end())
+            element, at = decoder.raw_decode(text, BETWEEN.match(text, at).end())
         except ValueError:
             return
-        yield found
+        yield element
 
 
 def _sharegpt(file: Path, held_out: bool) -> Iterator[dict[str, Any]]:

@@ -119,12 +119,12 @@ def served(hardware: str) -> Served | None:
 def target(chosen: Served) -> Target:
     """The target that a machine serves; ConfigError if the model has no such weights."""
     listed = {str(form): weights for form, weights in models.load(chosen.model).weights.items()}
-    found = listed.get(chosen.weights)
-    if found is None:
+    stored = listed.get(chosen.weights)
+    if stored is None:
         fitting = near(chosen.weights, listed)
         raise ConfigError(f"model {chosen.model!r} has no weights {chosen.weights!r}{fitting}")
     return Target(
-        name=chosen.name, model=found.model, revision=found.revision,
+        name=chosen.name, model=stored.model, revision=stored.revision,
         dtype="bfloat16" if chosen.weights == "bf16" else "auto",
         **chosen.model_dump(exclude={"model", "weights"}),
     )  # fmt: skip
@@ -163,28 +163,28 @@ def profile(name: str) -> Profile:
         ConfigError: if there is none, naming the near match.
     """
     hardware, _, short = name.partition("/")
-    known = {one: named for one in hardwares() if (named := profiles(one))}
-    if hardware not in known:
-        raise ConfigError(f"no profile {name!r}: no hardware {hardware!r}{near(hardware, known)}")
-    if short not in known[hardware]:
-        full = [f"{hardware}/{key}" for key in known[hardware]]
+    by_hardware = {one: named for one in hardwares() if (named := profiles(one))}
+    if hardware not in by_hardware:
+        raise ConfigError(f"no profile {name!r}: no hardware {hardware!r}{near(hardware, by_hardware)}")
+    if short not in by_hardware[hardware]:
+        full = [f"{hardware}/{key}" for key in by_hardware[hardware]]
         raise ConfigError(f"no profile {name!r}{near(name, full)}")
     try:
-        return Profile.model_validate(known[hardware][short])
+        return Profile.model_validate(by_hardware[hardware][short])
     except ValidationError as error:
         raise ConfigError(f"profile {name}: {explain(error, Profile)}") from error
 
 
 def _of_models(hardware: str) -> dict[str, Profile]:
     """One server of each model, and one with each of its heads."""
-    found: dict[str, Profile] = {}
+    by_name: dict[str, Profile] = {}
     machine = read(hardware, MachineFile)
     for chosen in machine.serves:
         base = Profile(target=target(chosen), price=machine.price)
-        found[chosen.name] = base
+        by_name[chosen.name] = base
         for name, head in models.load(chosen.model).heads.items():
             speculation = Speculation(num_speculative_tokens=K, **head.draft.model_dump())
-            found[f"{chosen.name}+{name}"] = base.model_copy(update={"speculation": speculation})
+            by_name[f"{chosen.name}+{name}"] = base.model_copy(update={"speculation": speculation})
     first = next(iter(machine.serves), None)
     short = {"baseline": first.name, "eagle3": f"{first.name}+eagle3"} if first else {}
-    return found | {name: found[long] for name, long in short.items() if long in found}
+    return by_name | {name: by_name[long] for name, long in short.items() if long in by_name}

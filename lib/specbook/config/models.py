@@ -114,8 +114,8 @@ def stored(target: Target) -> tuple[dict[str, Any] | None, Format | None]:
     try:
         if folder.is_dir():
             return read_config(folder), None
-        found = of(target.model)
-        return (config(found[0]), found[1]) if found else (None, None)
+        named = of(target.model)
+        return (config(named[0]), named[1]) if named else (None, None)
     except ConfigError:
         return None, None
 
@@ -152,10 +152,10 @@ def head_of_shape(folder: str) -> Head | None:
     """The head whose shape is served from this folder, named as plans name it; None for any other model."""
     if Path(folder).parent != Path(SHAPES):
         return None
-    found = {
+    by_folder = {
         f"{SHAPES}/{model}-{short}": head for model in names() for short, head in load(model).heads.items()
     }
-    return found.get(folder)
+    return by_folder.get(folder)
 
 
 def _narrowed(name: str, body: dict[str, Any], form: Format, weights: Weights) -> dict[str, Any]:

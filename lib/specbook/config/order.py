@@ -37,39 +37,39 @@ def rounds(points: Sequence[Point], capacity: Capacity, seed: int = SEED) -> Ite
     round is the whole restart, server after server.
     """
     for restart, group in groupby(sorted(points, key=lambda p: p.restart), key=lambda p: p.restart):
-        found, rng = list(group), Random(f"{seed}-{restart}")
-        arms = _arms(found)
+        of_restart, rng = list(group), Random(f"{seed}-{restart}")
+        arms = _arms(of_restart)
         rng.shuffle(arms)
         base = [arm for arm in arms if arm.speculation is None]
         drafting = [arm for arm in arms if arm.speculation is not None]
         room, own = capacity(arms), _by_target(arms)
         if room >= len(arms):
-            yield (_stage(found, arms, rng),)
+            yield (_stage(of_restart, arms, rng),)
         elif room >= max(map(len, own)) and len(own) > 1:
-            yield from ((_stage(found, mine, rng),) for mine in own)
+            yield from ((_stage(of_restart, mine, rng),) for mine in own)
         elif len(base) < room:
             for hand in _dealt(drafting, room - len(base)):
-                yield (_stage(_beside(hand, found, first=hand[0] == drafting[0]), [*base, *hand], rng),)
+                yield (_stage(_beside(hand, of_restart, first=hand[0] == drafting[0]), [*base, *hand], rng),)
         else:
-            yield tuple(_stage(found, arms[i : i + room], rng) for i in range(0, len(arms), room))
+            yield tuple(_stage(of_restart, arms[i : i + room], rng) for i in range(0, len(arms), room))
 
 
 def turns(points: Iterable[Point]) -> list[list[Point]]:
     """The points of each load and prompts in one restart: arms that are compared with one another."""
-    found: dict[tuple[str, int], list[Point]] = {}
+    by_cell: dict[tuple[str, int], list[Point]] = {}
     for point in points:
-        found.setdefault((point.cell_key, point.restart), []).append(point)
-    return list(found.values())
+        by_cell.setdefault((point.cell_key, point.restart), []).append(point)
+    return list(by_cell.values())
 
 
 def positions(together: Together) -> list[int]:
     """For each point of a round, in measuring order: its place among the arms of its load and prompts."""
     seen: Counter[str] = Counter()
-    found = []
+    places = []
     for point in (point for stage in together for point in stage.points):
-        found.append(seen[point.cell_key])
+        places.append(seen[point.cell_key])
         seen[point.cell_key] += 1
-    return found
+    return places
 
 
 def _arms(points: Sequence[Point]) -> list[Arm]:
@@ -99,8 +99,8 @@ def _beside(hand: Sequence[Arm], points: Sequence[Point], first: bool) -> list[P
 
 def _stage(points: Sequence[Point], arms: Sequence[Arm], rng: Random) -> Stage:
     chosen = [point for point in points if point.arm in arms]
-    found = turns(chosen)
-    rng.shuffle(found)
-    for turn in found:
+    cells = turns(chosen)
+    rng.shuffle(cells)
+    for turn in cells:
         rng.shuffle(turn)
-    return Stage(tuple(arms), tuple(point for turn in found for point in turn))
+    return Stage(tuple(arms), tuple(point for turn in cells for point in turn))

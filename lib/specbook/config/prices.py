@@ -83,12 +83,12 @@ def load() -> Prices:
         ConfigError: if the file is missing, malformed, names a thing twice, or an entry lacks source or date.
     """
     path = paths.params_dir() / "prices.yaml"
-    found = read_as(path, Prices)
-    for entries in (found.machines, found.apis):
+    prices = read_as(path, Prices)
+    for entries in (prices.machines, prices.apis):
         names = sorted(entry.name for entry in entries)
         if len(set(names)) < len(names):
             raise ConfigError(f"{path} names an entry twice: {', '.join(names)}")
-    return found
+    return prices
 
 
 def machine(name: str) -> Price:

@@ -26,8 +26,8 @@ MARKUP = re.compile(r"[<>&`|\\\x00-\x1f]")
 
 
 def _plain(text: str) -> str:
-    if found := MARKUP.search(text):
-        raise ValueError(f"a name is written into pages and tables, and may not hold {found.group()!r}")
+    if match := MARKUP.search(text):
+        raise ValueError(f"a name is written into pages and tables, and may not hold {match.group()!r}")
     return text
 
 

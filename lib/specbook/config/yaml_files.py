@@ -23,8 +23,8 @@ def read_file(path: Path) -> dict[str, Any]:
     try:
         body = deepcopy(_parsed(path.read_text(encoding="utf-8")))
     except OSError as error:
-        known = sorted(p.stem for p in path.parent.glob("*.yaml"))
-        raise ConfigError(f"no parameter file {path}{near(path.stem, known)}") from error
+        siblings = sorted(p.stem for p in path.parent.glob("*.yaml"))
+        raise ConfigError(f"no parameter file {path}{near(path.stem, siblings)}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 ({error}): save it as UTF-8") from error
     except NO_YAML as error:

@@ -58,9 +58,9 @@ def check_weights(folder: Path) -> None:
             with safe_open(path, framework="numpy"):  # the header is read, and held against the file's length
                 pass
         except (SafetensorError, OSError) as error:
-            said = str(error).removeprefix("Error while deserializing header: ")
+            reason = str(error).removeprefix("Error while deserializing header: ")
             raise ConfigError(
-                f"{path} is half-written or no safetensors file ({said}): copy or train it again"
+                f"{path} is half-written or no safetensors file ({reason}): copy or train it again"
             ) from error
 
 

@@ -39,10 +39,10 @@ def _parents() -> Iterator[tuple[int, int]]:
 
 def descendants() -> set[int]:
     """Every live process below this one."""
-    parents, found = dict(_parents()), {os.getpid()}
-    while more := {pid for pid, parent in parents.items() if parent in found and pid not in found}:
-        found |= more
-    return found - {os.getpid()}
+    parents, pids = dict(_parents()), {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in pids and pid not in pids}:
+        pids |= more
+    return pids - {os.getpid()}
 
 
 def _signal(pids: set[int], number: int) -> None:
@@ -98,7 +98,7 @@ def ending(status: int) -> str:
     number = status - 128
     if number not in map(int, signal.valid_signals()):
         return f"exited with code {status}"
-    names = {int(known): known.name for known in signal.Signals}
+    names = {int(each): each.name for each in signal.Signals}
     return f"was ended by {names.get(number, f'signal {number}')}"
 
 

@@ -54,9 +54,9 @@ class LosslessRecord(Frozen):
         held = {"speculation": self.equality, "control": self.control, "repeat": self.repeat}
         for arm, equality in held.items():
             n, parted = (equality.n, equality.n - equality.equal) if equality else (len(self.prompt_ids), 0)
-            found = len(getattr(self, FORKS[arm]))
-            if n != len(self.prompt_ids) or parted != found:
-                raise ValueError(f"{found} divergences contradict {n - parted} equal of {n} ({arm})")
+            divergences = len(getattr(self, FORKS[arm]))
+            if n != len(self.prompt_ids) or parted != divergences:
+                raise ValueError(f"{divergences} divergences contradict {n - parted} equal of {n} ({arm})")
         arms = {"baseline", *(arm for arm, equality in held.items() if equality)}
         if set(self.provenance) != arms:
             raise ValueError(f"provenance names the arms {sorted(self.provenance)}: one per arm is needed")

@@ -57,8 +57,8 @@ class Pack:
         if path is None:
             raise RecordError(f"the Parquet file of {self.path} is missing: restore it from git")
         try:
-            found = path.stat()
-            return _read_rows(path, found.st_mtime_ns, found.st_size)
+            stat = path.stat()
+            return _read_rows(path, stat.st_mtime_ns, stat.st_size)
         except OSError as error:
             raise RecordError(f"{path} cannot be read ({error.strerror}): restore it from git") from error
 
@@ -89,8 +89,8 @@ def read(path: Path) -> Pack:
         RecordError: if it cannot be read, or was changed after it was written.
     """
     try:
-        found = path.stat()
-        return _read(path, found.st_mtime_ns, found.st_size)
+        stat = path.stat()
+        return _read(path, stat.st_mtime_ns, stat.st_size)
     except OSError as error:
         raise RecordError(f"{path} cannot be read: {error.strerror}") from error
 

@@ -69,7 +69,7 @@ def _pack(where: Path) -> list[Path]:
         _Single(path, store.read(path), json.loads(path.read_bytes()))
         for path in sorted(where.glob("*.json"))
     ]
-    held = {run_id: found for found in packfile.packs(where) for run_id in found.documents}
+    held = {run_id: pack for pack in packfile.packs(where) for run_id in pack.documents}
     for one in singles:
         twin = held.get(one.record.run_id)
         if twin and twin.documents[one.record.run_id] != one.document:
@@ -85,9 +85,9 @@ def _pack(where: Path) -> list[Path]:
 def _written(where: Path, documents: list[dict[str, Any]], rows: dict[str, pd.DataFrame]) -> Path:
     """Write a pack, and believe it only after reading it back."""
     path = packfile.write(where, documents, rows)
-    found = packfile.read(path)
-    if list(found.documents.values()) != documents or not all(
-        same(frame, found.requests(run_id)) for run_id, frame in rows.items()
+    written = packfile.read(path)
+    if list(written.documents.values()) != documents or not all(
+        same(frame, written.requests(run_id)) for run_id, frame in rows.items()
     ):
         raise RecordError(f"{path} does not give back what was packed: remove it. Nothing else was removed")
     sync_names(where)
@@ -101,11 +101,11 @@ def _remove(one: _Single) -> None:
 
 
 def _without(held: packfile.Pack, run_ids: Collection[str]) -> list[Path]:
-    kept = {run_id: document for run_id, document in held.documents.items() if run_id not in run_ids}
-    if kept:
-        with_rows = filter(held.has_requests, kept) if held.rows_path else ()
+    remaining = {run_id: document for run_id, document in held.documents.items() if run_id not in run_ids}
+    if remaining:
+        with_rows = filter(held.has_requests, remaining) if held.rows_path else ()
         rows = {run_id: held.requests(run_id) for run_id in with_rows}
-        _written(held.path.parent, list(kept.values()), rows)
+        _written(held.path.parent, list(remaining.values()), rows)
     gone = [path for path in (held.path, held.rows_path) if path]
     for path in gone:
         path.unlink()

@@ -48,14 +48,14 @@ class PublishedRow(Frozen):
     @property
     def date(self) -> datetime.date | None:
         """The first whole day that the source names; None where it names none."""
-        found = DAY.search(self.source)
-        return datetime.date(*map(int, found.groups())) if found else None
+        match = DAY.search(self.source)
+        return datetime.date(*map(int, match.groups())) if match else None
 
     @property
     def address(self) -> str | None:
         """The first address in the source, None where it has none."""
-        found = ADDRESS.search(self.source)
-        return found.group() if found else None
+        match = ADDRESS.search(self.source)
+        return match.group() if match else None
 
 
 def file() -> Path:

@@ -99,8 +99,8 @@ def _column(name: str, values: pd.Series) -> pa.Array:
             return whole
         ends = np.cumsum([0, *map(len, values)], dtype=np.int32)
         return pa.ListArray.from_arrays(pa.array(ends), whole)
-    found = pa.array(values, from_pandas=True)
-    return found.cast(pa.string()) if pa.types.is_null(found.type) else found
+    array = pa.array(values, from_pandas=True)
+    return array.cast(pa.string()) if pa.types.is_null(array.type) else array
 
 
 def _values(name: str, column: pa.ChunkedArray) -> Any:

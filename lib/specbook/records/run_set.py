@@ -81,26 +81,26 @@ def once(make: Callable[Concatenate[RunSet, P], pd.DataFrame]) -> Callable[..., 
     """
 
     @wraps(make)
-    def kept(runs: Iterable[RunRecord], *args: P.args, **how: P.kwargs) -> pd.DataFrame:
+    def cached(runs: Iterable[RunRecord], *args: P.args, **how: P.kwargs) -> pd.DataFrame:
         own = RunSet.of(runs)
         return own.table((make.__qualname__, args, *sorted(how.items())), lambda: make(own, *args, **how))
 
-    return kept
+    return cached
 
 
 def once_a_run(make: Callable[Concatenate[RunRecord, P], T]) -> Callable[Concatenate[RunRecord, P], T]:
     """A function of one run, computed once for its rows; what it returns is kept, and not to be changed."""
-    kept: dict[tuple[Any, ...], T] = {}
+    values: dict[tuple[Any, ...], T] = {}
 
     @wraps(make)
-    def known(run: RunRecord, *args: P.args, **how: P.kwargs) -> T:
+    def cached(run: RunRecord, *args: P.args, **how: P.kwargs) -> T:
         assert run.measurement is not None  # a RunSet holds good records only
         name = (run.run_id, run.measurement.requests_sha256, args, *sorted(how.items()))
-        if name not in kept:
-            kept[name] = make(run, *args, **how)
-        return kept[name]
+        if name not in values:
+            values[name] = make(run, *args, **how)
+        return values[name]
 
-    return known
+    return cached
 
 
 def replay(plan: AnyPlan, here: str | None = None) -> RunSet:

@@ -25,10 +25,10 @@ def current(runs: Iterable[RunRecord]) -> list[RunRecord]:
     arms = [run for run in good if run.point.speculation is not None]
     arms = list({_name(run): run for run in sorted(arms, key=lambda r: _turn(r) in paired)}.values())
     wanted = {_turn(run) for run in arms}
-    kept = {(_name(run), _turn(run)): run for run in baselines if _turn(run) in wanted}
-    held = {name for name, _ in kept}
+    counterparts = {(_name(run), _turn(run)): run for run in baselines if _turn(run) in wanted}
+    held = {name for name, _ in counterparts}
     alone = {_name(run): run for run in baselines if _name(run) not in held}
-    counts = {id(run) for run in (*arms, *kept.values(), *alone.values())}
+    counts = {id(run) for run in (*arms, *counterparts.values(), *alone.values())}
     return [run for run in given if id(run) in counts]
 
 

@@ -90,13 +90,13 @@ def packed(path: Path) -> tuple[AnyRecord, ...]:
 
 
 @lru_cache(maxsize=64)
-def _packed(found: packfile.Pack) -> tuple[AnyRecord, ...]:
+def _packed(pack: packfile.Pack) -> tuple[AnyRecord, ...]:
     made = []
-    for run_id, document in found.documents.items():
+    for run_id, document in pack.documents.items():
         try:
             made.append(_RECORD.validate_python(document))
         except ValidationError as error:
-            raise _no_record(f"{run_id} in {found.path}", error) from error
+            raise _no_record(f"{run_id} in {pack.path}", error) from error
     return tuple(made)
 
 
@@ -116,20 +116,20 @@ def load(hardware_id: str | None = None, chapters: Iterable[str] | None = None) 
 
 def load_lossless(hardware_id: str | None = None) -> list[LosslessRecord]:
     """Every lossless check of one machine (default: all machines) with its margins, oldest first."""
-    found = everything(hardware_id, ["lossless"])
-    checks = sorted((r for r in found if isinstance(r, LosslessRecord)), key=lambda record: record.started_at)
-    return with_margins(checks, (r for r in found if isinstance(r, MarginsRecord)))
+    every = everything(hardware_id, ["lossless"])
+    checks = sorted((r for r in every if isinstance(r, LosslessRecord)), key=lambda record: record.started_at)
+    return with_margins(checks, (r for r in every if isinstance(r, MarginsRecord)))
 
 
 def everything(hardware_id: str | None = None, chapters: Iterable[str] | None = None) -> list[AnyRecord]:
     """Every record of any kind, by run id; see `load`."""
     wanted = set(chapters) if chapters is not None else None
-    found: dict[str, AnyRecord] = {}
+    by_id: dict[str, AnyRecord] = {}
     for where in folders(hardware_id):
         if wanted is None or where.name in wanted:
-            found |= {record.run_id: record for record in _singles(where)}
-            found |= {record.run_id: record for path in packfile.files(where) for record in packed(path)}
-    return [found[run_id] for run_id in sorted(found)]
+            by_id |= {record.run_id: record for record in _singles(where)}
+            by_id |= {record.run_id: record for path in packfile.files(where) for record in packed(path)}
+    return [by_id[run_id] for run_id in sorted(by_id)]
 
 
 def _singles(where: Path) -> Iterator[AnyRecord]:

@@ -68,11 +68,11 @@ def _ids(path: Path) -> Collection[str]:
 def _packs(where: Path) -> Iterator[tuple[Path, str | None]]:
     for path in packfile.files(where):
         try:
-            found = store.packed(path)
+            contents = store.packed(path)
         except RecordError as error:
             yield path, str(error)
         else:
-            yield from ((path, _problem(path, record)) for record in found)
+            yield from ((path, _problem(path, record)) for record in contents)
 
 
 def _problem(path: Path, record: AnyRecord) -> str | None:
@@ -102,29 +102,32 @@ def _impossible_date(text: str) -> str | None:
     return None
 
 
-def _agrees(path: Path, found: Measurement) -> None:
+def _agrees(path: Path, measurement: Measurement) -> None:
     """The figures of a window follow from each other."""
-    said = found.throughput
-    if said.output_tokens != found.server.generation_tokens:
+    throughput = measurement.throughput
+    if throughput.output_tokens != measurement.server.generation_tokens:
         raise RecordError(
-            f"{path}: {said.output_tokens} output tokens, and the server counted "
-            f"{found.server.generation_tokens}: restore it from git"
+            f"{path}: {throughput.output_tokens} output tokens, and the server counted "
+            f"{measurement.server.generation_tokens}: restore it from git"
         )
-    if not math.isclose(said.output_tokens_per_s * said.duration_s, said.output_tokens, rel_tol=1e-3):
+    if not math.isclose(
+        throughput.output_tokens_per_s * throughput.duration_s, throughput.output_tokens, rel_tol=1e-3
+    ):
         raise RecordError(
-            f"{path}: {said.output_tokens_per_s:g} tokens/s for {said.duration_s:g} s are not "
-            f"{said.output_tokens} tokens: restore it from git"
+            f"{path}: {throughput.output_tokens_per_s:g} tokens/s for {throughput.duration_s:g} s are not "
+            f"{throughput.output_tokens} tokens: restore it from git"
         )
 
 
 def _rows(path: Path, record: RunRecord) -> None:
     if path.suffix == ".json":
-        rows, said = store.requests(record), record.measurement.throughput
-        found = (len(rows), int(rows["output_tokens"].sum()))
-        if found != (said.completed + said.failed, said.output_tokens):
+        rows, throughput = store.requests(record), record.measurement.throughput
+        counted = (len(rows), int(rows["output_tokens"].sum()))
+        stated = (throughput.completed + throughput.failed, throughput.output_tokens)
+        if counted != stated:
             raise RecordError(
-                f"{path} says {said.completed + said.failed} requests and {said.output_tokens} tokens, its "
-                f"rows say {found[0]} and {found[1]}: restore it from git"
+                f"{path} says {stated[0]} requests and {stated[1]} tokens, its rows say {counted[0]} and "
+                f"{counted[1]}: restore it from git"
             )
     # A pack's digest answers for each row: thousands of runs need not be taken apart.
     elif not packfile.read(path).has_requests(record.run_id):

@@ -48,12 +48,12 @@ def checked() -> str:
 
     They are of the machine that has most of the plan's experiments.
     """
-    kept = experiments.replay(config.load(PLAN, "cpu", "full"), partial=True)
-    if not kept:
+    results = experiments.replay(config.load(PLAN, "cpu", "full"), partial=True)
+    if not results:
         return f"{NOTHING} `specbook run {PLAN}` measures it."
-    ratios = break_even.beside(kept)
+    ratios = break_even.beside(results)
     turns = f"n={ratios['step'].iloc[0].counted}"
-    return "\n\n".join([agreement(ratios), markdown(_beside(ratios)), credit_experiments(kept, turns)])
+    return "\n\n".join([agreement(ratios), markdown(_beside(ratios)), credit_experiments(results, turns)])
 
 
 def agreement(ratios: pd.DataFrame) -> str:

@@ -62,9 +62,9 @@ def put(folder: Path, name: str, text: str) -> Path:
     return page
 
 
-def make_room(folder: Path, known: Collection[str], made: Collection[str], hardware: str) -> None:
+def make_room(folder: Path, chapters: Collection[str], made: Collection[str], hardware: str) -> None:
     """Before a book of the chapters `made`: take away what other books left, and say what this one lacks."""
-    for name in known:
+    for name in chapters:
         (folder / f"{name}.md").unlink(missing_ok=True)
         if name not in made:
             (folder / f"{name}.ipynb").unlink(missing_ok=True)
@@ -79,18 +79,19 @@ def _without(chapter: str, hardware: str) -> str:
     )
 
 
-def check(folder: Path, known: Collection[str]) -> None:
+def check(folder: Path, chapters: Collection[str]) -> None:
     """Every chapter has its page, and all pages are of one hardware and group.
 
     Raises:
         ConfigError: naming what is missing, or whose pages are mixed.
     """
     missing = [
-        name for name in known if not any((folder / f"{name}{e}").is_file() for e in (".ipynb", ".md"))
+        name for name in chapters if not any((folder / f"{name}{e}").is_file() for e in (".ipynb", ".md"))
     ]
     if missing:
         raise ConfigError(f"not executed yet: {', '.join(missing)}. `specbook book` executes them first")
-    plans = {name: _plan(folder / f"{name}.ipynb") for name in known if (folder / f"{name}.ipynb").is_file()}
+    executed = [name for name in chapters if (folder / f"{name}.ipynb").is_file()]
+    plans = {name: _plan(folder / f"{name}.ipynb") for name in executed}
     if len(set(plans.values())) > 1:
         each = ", ".join(f"{name} of {plan}" for name, plan in plans.items())
         raise ConfigError(f"executed pages of several plans: {each}. `specbook book` makes them anew")

@@ -118,9 +118,9 @@ def credit(runs: Iterable[RunRecord], also: str = "") -> str:
     return _credit(runs, [", ".join(models), _restarts(runs) + few], also)
 
 
-def credit_experiments(kept: Iterable[tuple[ExperimentRecord, object]], also: str = "") -> str:
+def credit_experiments(results: Iterable[tuple[ExperimentRecord, object]], also: str = "") -> str:
     """As `credit`, of what `experiments.replay` gives: `measured · cpu-... · 2026-11-22`."""
-    records = [record for record, _ in kept]
+    records = [record for record, _ in results]
     return _credit(records, [], also) if records else "nothing measured"
 
 

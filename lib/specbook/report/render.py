@@ -89,8 +89,8 @@ def execute(
 def _notebook(chapter: str) -> Path:
     path = paths.notebooks_dir() / f"{chapter}.ipynb"
     if not path.is_file():
-        known = [path.stem for path in paths.notebooks_dir().glob("*.ipynb")]
-        raise ConfigError(f"no chapter {chapter!r}{suggestions.near(chapter, known)}")
+        chapters = [path.stem for path in paths.notebooks_dir().glob("*.ipynb")]
+        raise ConfigError(f"no chapter {chapter!r}{suggestions.near(chapter, chapters)}")
     return path
 
 

@@ -111,8 +111,8 @@ def prices(table: pd.DataFrame) -> pd.DataFrame:
         "verification": table["verify_cost"], "each draft token": table["draft_cost"],
         "K": table["num_speculative_tokens"], "break-even length at K": table["break_even_length"],
     }  # fmt: skip
-    known = _indexed(columns, ["method", "batch"]).dropna(axis="columns", how="all").round(2)
-    return known.astype(object).where(known.notna(), "–")
+    measured = _indexed(columns, ["method", "batch"]).dropna(axis="columns", how="all").round(2)
+    return measured.astype(object).where(measured.notna(), "–")
 
 
 def crossovers(table: pd.DataFrame) -> pd.DataFrame:

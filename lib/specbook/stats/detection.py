@@ -50,8 +50,8 @@ def since_drift(monitor: Monitor, reference: Reference, episode: Episode) -> tup
     The monitor has watched the quiet part before, and has what it saw there in its state.
     """
     after = episode.growth.end_s > episode.drift_s
-    found = monitor.statistics(reference.scores(episode.growth))[after]
-    return found, episode.growth.end_s[after] - episode.drift_s
+    values = monitor.statistics(reference.scores(episode.growth))[after]
+    return values, episode.growth.end_s[after] - episode.drift_s
 
 
 def _threshold(highest: np.ndarray, share: float) -> float:
@@ -65,17 +65,17 @@ def _highest(
     """[episodes] The statistic's maximum within the time: at most this threshold finds that episode."""
     highest = []
     for episode in episodes:
-        found, seconds = since_drift(monitor, reference, episode)
+        values, seconds = since_drift(monitor, reference, episode)
         if not (seconds <= within_s).any():
             raise ValueError(f"an episode has no interval within {within_s:g} s of its drift: record longer")
-        highest.append(found[seconds <= within_s].max())
+        highest.append(values[seconds <= within_s].max())
     return np.array(highest)
 
 
 def delay(monitor: Monitor, reference: Reference, episode: Episode, threshold: float) -> Delay | None:
     """How long the monitor takes; None if it never alarms after the drift."""
-    found, seconds = since_drift(monitor, reference, episode)
-    over = found >= threshold
+    values, seconds = since_drift(monitor, reference, episode)
+    over = values >= threshold
     if not over.any():
         return None
     first = int(over.argmax())
@@ -182,10 +182,10 @@ def compare(
         if at <= 0:
             continue
         places = range(len(episodes) if len(episodes) > 1 else 0)
-        found = [
+        held_out = [
             delay(monitor, reference, episodes[i], _threshold(np.delete(highest, i), share)) for i in places
         ]
-        delays = tuple(sorted(d for d in found if d is not None and d.seconds <= within_s))
+        delays = tuple(sorted(d for d in held_out if d is not None and d.seconds <= within_s))
         rate = false_alarms_per_day(monitor, reference, quiet, at)
         made.append(
             Detected(

@@ -63,8 +63,8 @@ def compare(a: Sequence[Sequence[Any]], b: Sequence[Sequence[Any]]) -> Equality:
     """
     if len(a) != len(b) or not a:
         raise ValueError(f"need the same prompts in both arms, got {len(a)} and {len(b)} answers")
-    found = tuple(first_divergence(left, right) for left, right in zip(a, b, strict=True))
-    return Equality(n=len(found), equal=found.count(None), first_divergence_index=found)
+    divergences = tuple(first_divergence(left, right) for left, right in zip(a, b, strict=True))
+    return Equality(n=len(divergences), equal=divergences.count(None), first_divergence_index=divergences)
 
 
 def share_over_prompts(shares: ArrayLike) -> Estimate:

@@ -91,13 +91,13 @@ class Memory(Frozen):
             raise ValueError(f"impossible server: {max_model_len=}, {max_num_seqs=}, {ranks=}")
         copies = max(1.0, ranks / shape.num_kv_heads)  # a head is never cut: with more ranks it is kept twice
         drafted = max_model_len * draft_layers / shape.num_layers * shape.kv_bytes_per_token(KEPT_BYTES)
-        kept = (shape.kv_bytes(max_model_len, KEPT_BYTES) + drafted) * copies / ranks
+        sequence_bytes = (shape.kv_bytes(max_model_len, KEPT_BYTES) + drafted) * copies / ranks
         rows = max_num_seqs * (num_speculative_tokens + 1)
         return cls(
             rank_bytes=rank_bytes, share=share, weight_bytes=weight_bytes(shape, form) / ranks,
             draft_bytes=None if draft_bytes is None else draft_bytes / ranks,
             activation_bytes=activation_bytes(shape, batched_tokens(rank_bytes), rows, ranks),
-            kv_bytes_per_sequence=kept,
+            kv_bytes_per_sequence=sequence_bytes,
         )  # fmt: skip
 
     @property

@@ -178,12 +178,12 @@ MONITORS: tuple[Monitor, ...] = (Window(), Ewma(), Cusum(), ShiryaevRoberts())
 
 def alarms(monitor: Monitor, scores: Values, threshold: float) -> list[int]:
     """Intervals in which the statistic reaches `threshold`; after each alarm it starts afresh."""
-    found: list[int] = []
+    places: list[int] = []
     start = 0
     while start < len(scores) and (place := _first(monitor, scores[start:], threshold)) is not None:
-        found.append(start + place)
-        start = found[-1] + 1
-    return found
+        places.append(start + place)
+        start = places[-1] + 1
+    return places
 
 
 def _first(monitor: Monitor, scores: Values, threshold: float) -> int | None:

@@ -104,7 +104,7 @@ def _windows(arms: Sequence[Requests]) -> tuple[list, int, int]:
     names, numbers = np.unique(np.concatenate([np.asarray(a.prompts) for a in arms]), return_inverse=True)
     numbers = np.split(numbers, np.cumsum([len(np.asarray(a.prompts)) for a in arms])[:-1])
     restarts = [np.asarray(a.restarts) for a in arms]
-    shared = sorted(set.intersection(*(set(found.tolist()) for found in restarts)))
+    shared = sorted(set.intersection(*(set(ids.tolist()) for ids in restarts)))
     if not shared:
         raise ValueError("need at least one restart in all arms: measure them in the same restarts")
     rows = []

@@ -63,14 +63,14 @@ def crossed_ci(by_restart: ArrayLike, by_prompt: Sequence[ArrayLike], level: flo
             domain by domain. At concurrency above 1 they are the variation of requests' own speeds, which
             stands for that of the ratio of whole windows.
     """
-    found = geometric_mean_ci(by_restart, level)
+    estimate = geometric_mean_ci(by_restart, level)
     domains = [finite(changes, "changes") for changes in by_prompt]
     prompts = sum(map(len, domains))
-    if found.low is None or min(map(len, domains), default=0) < MIN_INTERVAL:
-        return found.model_copy(update={"low": None, "high": None, "method": "none", "prompts": prompts})
-    wide = math.hypot(math.log(found.high / found.value), _prompts_half(domains, level))
-    ends = {"low": found.value / math.exp(wide), "high": found.value * math.exp(wide)}
-    return found.model_copy(update={**ends, "method": "prompts-and-restarts", "prompts": prompts})
+    if estimate.low is None or min(map(len, domains), default=0) < MIN_INTERVAL:
+        return estimate.model_copy(update={"low": None, "high": None, "method": "none", "prompts": prompts})
+    wide = math.hypot(math.log(estimate.high / estimate.value), _prompts_half(domains, level))
+    ends = {"low": estimate.value / math.exp(wide), "high": estimate.value * math.exp(wide)}
+    return estimate.model_copy(update={**ends, "method": "prompts-and-restarts", "prompts": prompts})
 
 
 def _prompts_half(domains: Sequence[NDArray[np.float64]], level: float) -> float:

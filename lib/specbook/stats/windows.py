@@ -65,8 +65,8 @@ def steady(rows: pd.DataFrame, concurrency: int) -> Span | None:
     if len(rows) <= concurrency:
         return None
     first = np.argsort(start_s, kind="stable")[:concurrency]
-    found = Span(float(end_s[first].max()), float(start_s.max()))
-    return found if found.seconds > 0 else None
+    span = Span(float(end_s[first].max()), float(start_s.max()))
+    return span if span.seconds > 0 else None
 
 
 def mean_concurrency(rows: pd.DataFrame, within: Span) -> float:
@@ -153,8 +153,8 @@ def _shared(gaps: NDArray[np.float64], together_s: float) -> NDArray[np.float64]
 
 def step_s(streams: Iterable[Sequence[float]]) -> float:
     """The median of `steps_s`; NaN without any."""
-    found = steps_s(streams)
-    return float(np.median(found)) if len(found) else np.nan
+    steps = steps_s(streams)
+    return float(np.median(steps)) if len(steps) else np.nan
 
 
 @lru_cache(maxsize=65_536)  # greedy arms and restarts repeat each other's answers
@@ -172,14 +172,14 @@ def repeats(text: str) -> bool:
 def _periodic_suffixes(text: str) -> list[tuple[int, int]]:
     """(length, smallest period) of each suffix, by the prefix function of the reversed text."""
     backwards = text[::-1]
-    border, found = [0] * len(text), []
+    border, periods = [0] * len(text), []
     for i in range(1, len(text)):
         k = border[i - 1]
         while k and backwards[i] != backwards[k]:
             k = border[k - 1]
         border[i] = k + (backwards[i] == backwards[k])
-        found.append((i + 1, i + 1 - border[i]))
-    return found
+        periods.append((i + 1, i + 1 - border[i]))
+    return periods
 
 
 def late_first_chunks(rows: pd.DataFrame) -> NDArray[np.bool_]:

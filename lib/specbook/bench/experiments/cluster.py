@@ -110,11 +110,11 @@ class _Run:
     def _apply(self, serving: Serving, scaler: bool) -> list[str]:
         """Apply what this cluster knows of the manifests, with or without the autoscaler."""
         objects, changed = manifests(serving)
-        known = [one for one in objects if one["kind"] in self._kinds]
-        unknown = (one["kind"] for one in objects if one not in known)
-        self.notes |= {f"{kind} is not applied: this cluster does not know it": None for kind in unknown}
-        kept = [one for one in known if scaler or one["kind"] != "HorizontalPodAutoscaler"]
-        older, notes = translated(kept, self.api.minor)
+        supported = [one for one in objects if one["kind"] in self._kinds]
+        unsupported = (one["kind"] for one in objects if one not in supported)
+        self.notes |= {f"{kind} is not applied: this cluster does not know it": None for kind in unsupported}
+        wanted = [one for one in supported if scaler or one["kind"] != "HorizontalPodAutoscaler"]
+        older, notes = translated(wanted, self.api.minor)
         self.notes |= dict.fromkeys(notes)
         for namespaces in (True, False):  # they come first
             group = [one for one in older if (one["kind"] == "Namespace") is namespaces]

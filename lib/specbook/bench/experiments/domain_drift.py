@@ -66,10 +66,10 @@ def _episodes(server: Server, asked: Drift) -> Iterator[Episode]:
             reader()
 
         result = traffic_phases.send(how, server, asked.seed + number, watch)
-        found = traffic_phases.episode(how, result, reader)
-        if (lost := found.requests.sent - len(found.requests.start_s)) > 0:
-            raise EngineError(f"{lost} of {found.requests.sent} requests failed in episode {number}")
-        yield found
+        episode = traffic_phases.episode(how, result, reader)
+        if (lost := episode.requests.sent - len(episode.requests.start_s)) > 0:
+            raise EngineError(f"{lost} of {episode.requests.sent} requests failed in episode {number}")
+        yield episode
 
 
 class FallbackEpisodes(Frozen):
@@ -114,12 +114,12 @@ class Controller:
         """Look, if it is time to."""
         if not self._reader() or self._fallback is None:
             return
-        known = [row for row in self._reader.rows if row[1] is not None][-2:]
-        if len(known) < 2 or self._reader.rows[-1][1] is None:
+        readings = [row for row in self._reader.rows if row[1] is not None][-2:]
+        if len(readings) < 2 or self._reader.rows[-1][1] is None:
             return
-        grown = Growth.of(*zip(*known, strict=True))
+        grown = Growth.of(*zip(*readings, strict=True))
         before = len(self._fallback.switches)
-        self._fallback.see(known[-1][0], grown.drafts.sum(), grown.accepted.sum())
+        self._fallback.see(readings[-1][0], grown.drafts.sum(), grown.accepted.sum())
         for switch in self._fallback.switches[before:]:
             self._turn(switch.drafting, switch.length)
 

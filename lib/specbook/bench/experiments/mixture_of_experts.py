@@ -54,12 +54,12 @@ def experts_touched(asked: Steps) -> ExpertsTouched:
     folder = Path(resolve_model(asked.target.model))
     streams = {domain: recorded(asked, domain) for domain in asked.domains}
     model, tokenizer = moe_routing.load(folder), AutoTokenizer.from_pretrained(folder)
-    encoded = {name: [encode(tokenizer, *both) for both in found] for name, found in streams.items()}
+    encoded = {name: [encode(tokenizer, *both) for both in answers] for name, answers in streams.items()}
     chosen = {
-        name: [moe_routing.chosen(model, *both) for both in found if both[1]]
-        for name, found in encoded.items()
+        name: [moe_routing.chosen(model, *both) for both in answers if both[1]]
+        for name, answers in encoded.items()
     }
-    every = [both for found in encoded.values() for both in found]
+    every = [both for answers in encoded.values() for both in answers]
     return ExpertsTouched(
         num_experts=model.config.num_experts, num_experts_per_token=model.config.num_experts_per_tok,
         context=round(np.mean([len(prompt) + len(answer) / 2 for prompt, answer in every])),
@@ -77,20 +77,20 @@ def recorded(asked: Steps, domain: str) -> list[tuple[list[dict], str]]:
         ConfigError: if there is none.
     """
     weights = provenance.model_sha256(asked.target.model, asked.target.revision)
-    found: dict[str, tuple[list[dict], str]] = {}
+    answers: dict[str, tuple[list[dict], str]] = {}
     for run in records.load(detect().id):
         if _fits(run, asked.target, domain, weights):
             turns = {one.id: one.turns() for one in prompt_files.of(run.point.traffic)}
             rows = records.requests(run)
             rows = rows[rows["error"].isna() | (rows["error"] == "")]
             for name, text in rows[["prompt_id", "text"]].itertuples(index=False):
-                found.setdefault(name, (turns[name], text))
-    if not found:
+                answers.setdefault(name, (turns[name], text))
+    if not answers:
         raise ConfigError(
             f"no recorded answers of {asked.target.name} to {domain!r} with today's weights and prompts on "
             "this machine: measure the chapter's sweep first"
         )
-    return list(found.values())[: asked.answers_per_domain]
+    return list(answers.values())[: asked.answers_per_domain]
 
 
 def _fits(run: records.RunRecord, target: Target, domain: str, weights: str) -> bool:
@@ -112,9 +112,9 @@ def encode(tokenizer, turns: Sequence[dict], text: str) -> tuple[list[int], list
 def _rows(asked: Steps, chosen: dict[str, list[NDArray[np.bool_]]]) -> Iterator[Touched]:
     depths = sorted({0, *asked.num_speculative_tokens})
     for domain, batch, k in itertools.product(asked.domains, asked.concurrency, depths):
-        found = count(chosen[domain], batch, k + 1)
-        if found is not None:
-            yield Touched(domain=domain, concurrency=batch, num_speculative_tokens=k, experts=found)
+        estimate = count(chosen[domain], batch, k + 1)
+        if estimate is not None:
+            yield Touched(domain=domain, concurrency=batch, num_speculative_tokens=k, experts=estimate)
 
 
 def count(
@@ -192,10 +192,10 @@ def router_noise(asked: Noise) -> NoisyRouter:
 
 
 def _prompts(asked: Noise, domain: str) -> list[Prompt]:
-    found = prompt_files.of(Traffic(domain=domain))
-    if not all(greedy.knows(one.row) for one in found):
+    prompts = prompt_files.of(Traffic(domain=domain))
+    if not all(greedy.knows(one.row) for one in prompts):
         raise ConfigError(f"prompts of {domain!r} do not say how to judge an answer: leave the domain out")
-    return found[: asked.prompts_per_domain]
+    return prompts[: asked.prompts_per_domain]
 
 
 def _answer(server: Server, prompt: Prompt, max_tokens: int) -> tuple[Answer, SpecDecodeCounters]:

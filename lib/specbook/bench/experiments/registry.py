@@ -75,8 +75,8 @@ def work(asked: Experiment) -> Work | None:
     Raises:
         ConfigError: if it, or a parameter, is unknown.
     """
-    found, given = _parameters(asked)
-    return found.work(given) if found.work else None
+    registered, given = _parameters(asked)
+    return registered.work(given) if registered.work else None
 
 
 def _of(plan: AnyPlan) -> Sequence[Experiment]:
@@ -86,11 +86,11 @@ def _of(plan: AnyPlan) -> Sequence[Experiment]:
 def _parameters(asked: Experiment) -> tuple[Registered, Frozen]:
     if asked.name not in _REGISTRY:
         raise ConfigError(f"no experiment {asked.name!r}{near(asked.name, _REGISTRY)}")
-    found = _REGISTRY[asked.name]
+    registered = _REGISTRY[asked.name]
     try:
-        return found, found.parameters.model_validate(asked.parameters)
+        return registered, registered.parameters.model_validate(asked.parameters)
     except ValidationError as error:
-        raise ConfigError(f"experiment {asked.name}: {explain(error, found.parameters)}") from error
+        raise ConfigError(f"experiment {asked.name}: {explain(error, registered.parameters)}") from error
 
 
 def missing(plan: AnyPlan, hardware: Hardware, since: datetime | None = None) -> list[Experiment]:
@@ -136,8 +136,8 @@ def unavailable(plan: AnyPlan) -> str | None:
     """Why what is missing of the plan cannot run here and now; None if it can, or nothing is missing."""
     _choose_context(plan)
     checks = {_REGISTRY[asked.name].lacking for asked in _of(plan) if asked.name in _REGISTRY} - {None}
-    found = [why for check in checks if check and (why := check())]
-    return found[0] if found and missing(plan, detect()) else None
+    reasons = [why for check in checks if check and (why := check())]
+    return reasons[0] if reasons and missing(plan, detect()) else None
 
 
 def _choose_context(plan: AnyPlan) -> None:
@@ -146,7 +146,7 @@ def _choose_context(plan: AnyPlan) -> None:
 
 
 def _run(asked: Experiment, chapter: str, hardware: Hardware) -> ExperimentRecord:
-    found, given = _parameters(asked)
+    registered, given = _parameters(asked)
     began = datetime.now(UTC)
     head = {
         "run_id": f"{began:%Y%m%dT%H%M%SZ}-{asked.key[:8]}-{secrets.token_hex(2)}", "chapter": chapter,
@@ -155,10 +155,10 @@ def _run(asked: Experiment, chapter: str, hardware: Hardware) -> ExperimentRecor
         "provenance": provenance.of_code().model_copy(update={"weights_sha256": weights_of(given)}),
     }  # fmt: skip
     try:
-        result = found.run(given).model_dump(mode="json")
+        result = registered.run(given).model_dump(mode="json")
     except Exception as error:
-        said = str(error) if isinstance(error, SpecbookError) else repr(error)
-        return ExperimentRecord(**head, status="failed", reason=paths.portable(said))
+        message = str(error) if isinstance(error, SpecbookError) else repr(error)
+        return ExperimentRecord(**head, status="failed", reason=paths.portable(message))
     return ExperimentRecord(**head, status="ok", result=result)
 
 
@@ -183,19 +183,19 @@ def replay(
             f"no record of {', '.join(lacking)} for the {plan.group} plan of {plan.chapter}: "
             f"`specbook run {plan.chapter} --hardware {plan.hardware} --group {plan.group}` runs it"
         )
-    kept = [newest[asked.key] for asked in _of(plan) if asked.key in newest]
-    return [(record, _result(record)) for record in kept]
+    in_order = [newest[asked.key] for asked in _of(plan) if asked.key in newest]
+    return [(record, _result(record)) for record in in_order]
 
 
 def elsewhere(plan: AnyPlan, page: str | None) -> dict[str, list[tuple[ExperimentRecord, Frozen]]]:
     """Runs of the plan's experiments on other machines than the page's, whatever the parameters."""
     names = {asked.name for asked in _of(plan)}
-    found: dict[str, list[tuple[ExperimentRecord, Frozen]]] = {}
+    by_machine: dict[str, list[tuple[ExperimentRecord, Frozen]]] = {}
     for record in records.everything(None, [plan.chapter]):
-        known = isinstance(record, ExperimentRecord) and record.experiment.name in names
-        if known and record.status == "ok" and record.hardware.id != page:
-            found.setdefault(record.hardware.id, []).append((record, _result(record)))
-    return found
+        of_plan = isinstance(record, ExperimentRecord) and record.experiment.name in names
+        if of_plan and record.status == "ok" and record.hardware.id != page:
+            by_machine.setdefault(record.hardware.id, []).append((record, _result(record)))
+    return by_machine
 
 
 def _facts(record: ExperimentRecord) -> dict[tuple[str, ...], str]:
@@ -212,7 +212,7 @@ def _result(record: ExperimentRecord) -> Frozen:
 def _good(plan: AnyPlan, hardware_id: str | None = None) -> list[ExperimentRecord]:
     if not _of(plan):
         return []
-    found = records.everything(hardware_id, [plan.chapter])
-    runs = [r for r in found if isinstance(r, ExperimentRecord) and r.status == "ok"]
+    every = records.everything(hardware_id, [plan.chapter])
+    runs = [r for r in every if isinstance(r, ExperimentRecord) and r.status == "ok"]
     keys = {asked.key for asked in _of(plan)}
     return sorted((r for r in runs if r.experiment.key in keys), key=lambda record: record.started_at)

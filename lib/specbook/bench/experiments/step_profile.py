@@ -104,10 +104,10 @@ def _profiled(
             server.client.post(profiler.stop_path)
     except httpx.HTTPError as error:
         raise EngineError(f"{server.target.name} was not profiled: {error}") from error
-    found = profiler.steps(folder)
-    if not found:
+    steps = profiler.steps(folder)
+    if not steps:
         raise EngineError(f"{server.target.name} profiled no step: {server.last_words()}")
-    return found
+    return steps
 
 
 def _variant(

@@ -100,5 +100,5 @@ class NxdInference(Vllm):
     def checks(self) -> Iterator[Check]:
         """Only where it is installed: elsewhere nothing is missing."""
         with suppress(EngineError):
-            found = self.build()
-            yield Check.needed(self.title, found.version, "")
+            build = self.build()
+            yield Check.needed(self.title, build.version, "")

@@ -74,19 +74,19 @@ def _steps(events: Sequence[Event]) -> Iterator[dict[str, float]]:
 
 
 def _parts(events: Sequence[Event], whole_us: float) -> dict[str, float]:
-    found = dict.fromkeys(PARTS, 0.0)
+    parts_us = dict.fromkeys(PARTS, 0.0)
     for one in events:
         if one["name"] in SCOPES:
-            found[SCOPES[one["name"]]] += one["dur"]
+            parts_us[SCOPES[one["name"]]] += one["dur"]
         elif one["name"] == PASS:
             inside = [o for o in events if o["tid"] == one["tid"] and o is not one and _holds(one, o)]
             taken = {
                 part: sum(o["dur"] for o in _outermost(inside, name)) for part, name in OPERATIONS.items()
             }
             for part, spent in {**taken, REST: one["dur"] - sum(taken.values())}.items():
-                found[part] += spent
-    found[BETWEEN] = whole_us - sum(found.values())
-    return {part: spent / 1e6 for part, spent in found.items()}
+                parts_us[part] += spent
+    parts_us[BETWEEN] = whole_us - sum(parts_us.values())
+    return {part: spent / 1e6 for part, spent in parts_us.items()}
 
 
 def _holds(outer: Event, inner: Event) -> bool:

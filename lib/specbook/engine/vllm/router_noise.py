@@ -37,9 +37,9 @@ def refusal(target: Target) -> str | None:
     """Why this target cannot be served with noise, and what to do; None when it can, or has none."""
     if not target.router_noise:
         return None
-    known = {point.name for point in metadata.entry_points(group=GROUP)}
+    plugins = {point.name for point in metadata.entry_points(group=GROUP)}
     allowed = os.environ.get("VLLM_PLUGINS")
-    if PLUGIN not in known:
+    if PLUGIN not in plugins:
         return (
             f"router_noise {target.router_noise:g} needs the plugin {PLUGIN!r}, which is not installed: run "
             "`pip install --no-deps -e .` in the project"

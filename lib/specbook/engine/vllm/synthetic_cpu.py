@@ -61,9 +61,9 @@ def play(output, cu_num_draft, draft, instead, bonus, chosen, uniform, rates) ->
         if chosen is not None and not chosen[row]:
             continue
         accepted = (uniform[start:end] < rates[: end - start]) & (draft[start:end] >= 0)
-        kept = end - start if accepted.all() else int(accepted.argmin())
-        output[row, :kept] = draft[start : start + kept]
-        output[row, kept] = bonus[row] if kept == end - start else instead[start + kept]
+        length = end - start if accepted.all() else int(accepted.argmin())
+        output[row, :length] = draft[start : start + length]
+        output[row, length] = bonus[row] if length == end - start else instead[start + length]
 
 
 def _rows(ends: list[int]) -> Iterator[tuple[int, int, int]]:

@@ -45,8 +45,8 @@ styled = plt.rc_context(STYLE)
 
 def colour(name: str, among: Sequence[str] = DOMAINS) -> str:
     """The colour of a domain (or of one of `among`): the same in every figure."""
-    known = [*among, *DOMAINS]
-    return PALETTE[known.index(name) % len(PALETTE)] if name in known else PALETTE[-1]
+    names = [*among, *DOMAINS]
+    return PALETTE[names.index(name) % len(PALETTE)] if name in names else PALETTE[-1]
 
 
 def marker(name: str, among: Sequence[str] = DOMAINS) -> str:
@@ -121,8 +121,8 @@ def batches(ax: Axes, values: Iterable[float], label: str = "batch (concurrent r
 
 def ratio_axis(ax: Axes, values: Iterable[float], label: str = "speed-up over the best baseline (×)") -> None:
     """A logarithmic axis around 1, so that half as fast is as far from the line as twice as fast."""
-    known = [v for v in values if v is not None and np.isfinite(v) and v > 0]
-    reach = max(1.25, *(max(v, 1 / v) for v in known)) * 1.12
+    positive = [v for v in values if v is not None and np.isfinite(v) and v > 0]
+    reach = max(1.25, *(max(v, 1 / v) for v in positive)) * 1.12
     ax.set_yscale("log", base=2)
     ax.set_ylim(1 / reach, reach)
     ticks = [t for t in (1 / 8, 1 / 4, 1 / 3, 1 / 2, 2 / 3, 1, 1.5, 2, 3, 4, 8) if 1 / reach <= t <= reach]
@@ -192,9 +192,9 @@ def with_interval(
     value = table[y].to_numpy(dtype=float)
     bars = np.vstack([value - table[low].to_numpy(dtype=float), table[high].to_numpy(dtype=float) - value])
     ax.errorbar(table[x], value, yerr=np.clip(bars, 0.0, None), capsize=3, **look)
-    known = table[table[y].notna()]
-    texts = [tooltip(row, [row[name] for name in ends], reading) for _, row in known.iterrows()]
-    ax.add_artist(Tooltips(known[x], known[y], texts))
+    drawn = table[table[y].notna()]
+    texts = [tooltip(row, [row[name] for name in ends], reading) for _, row in drawn.iterrows()]
+    ax.add_artist(Tooltips(drawn[x], drawn[y], texts))
 
 
 def marked(

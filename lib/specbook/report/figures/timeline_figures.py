@@ -65,11 +65,11 @@ def _latency(ax: Axes, served: pd.DataFrame) -> None:
 
 
 def _tooltips(ax: Axes, table: pd.DataFrame, y: str, form: str) -> None:
-    known = table[table[y].notna()]
+    drawn = table[table[y].notna()]
     texts = [
-        f"{at_s:.0f} s: {form.format(value)}" for at_s, value in zip(known["at_s"], known[y], strict=True)
+        f"{at_s:.0f} s: {form.format(value)}" for at_s, value in zip(drawn["at_s"], drawn[y], strict=True)
     ]
-    ax.add_artist(style.Tooltips(known["at_s"], known[y], texts))
+    ax.add_artist(style.Tooltips(drawn["at_s"], drawn[y], texts))
 
 
 def _events(ax: Axes, run: ClusterRun) -> None:
