@@ -76,7 +76,7 @@ def serving(events, status=200, done=True):
         server.server_close()
 
 
-def test_the_answer_streams_and_the_counters_are_read_once_the_request_is_counted():
+def test_counters_are_read_once_the_request_is_counted():
     pieces = []
     with serving(ANSWER) as (port, sent):
         reply = ask.ask(FakeServer(port, api_key="secret"), "why?", 9, pieces.append)

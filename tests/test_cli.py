@@ -156,7 +156,7 @@ def test_a_copy_that_cannot_be_made_is_left_out_and_said(monkeypatch):
     assert chapter.experiments[-1].name == "fallback"
 
 
-def test_a_head_that_was_not_trained_yet_is_left_out_and_said_before_anything_starts(monkeypatch):
+def test_an_untrained_head_is_left_out_before_the_start(monkeypatch):
     kept, said, head = [], [], "models/pocket-dense-next-eagle3"
 
     def measure(plans, since, **_):
@@ -243,7 +243,7 @@ def test_run_says_whether_to_replicate_and_whether_code_may_be_dirty(monkeypatch
     ]
 
 
-def test_dry_run_starts_nothing_and_prints_commands_that_a_shell_understands(monkeypatch):
+def test_dry_run_starts_nothing_and_prints_shell_commands(monkeypatch):
     monkeypatch.setattr(campaign, "measure", raising(AssertionError("measured")))
     monkeypatch.setattr(provenance, "weights_sha256", lambda *_: {"target": "A"})
     result = invoke("run", "all", "--group", "quick", "--dry-run")

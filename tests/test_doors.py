@@ -89,7 +89,7 @@ def add_a_chapter(project: Path) -> None:
     (project / "lib/specbook/bench/experiments/kettle.py").write_text(KETTLE)
 
 
-def test_a_chapter_of_two_targets_and_an_experiment_is_three_files_and_one(project):
+def test_a_chapter_of_two_targets_is_three_files_and_one(project):
     add_a_chapter(project)
     assert "09_new" in config.chapters(["all"], "cpu")
     assert "09_new" in render.chapters()

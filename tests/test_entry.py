@@ -88,7 +88,7 @@ class NotFoundError(FileNotFoundError):
         (PermissionError(13, "denied", "a/b"), "PermissionError: [Errno 13] denied: 'a/b'"),
     ],
 )
-def test_an_error_that_is_not_of_standard_output_is_told_as_what_it_is(monkeypatch, capsys, error, said):
+def test_an_error_elsewhere_than_on_stdout_keeps_its_name(monkeypatch, capsys, error, said):
     def raises():
         raise error
 

@@ -27,7 +27,7 @@ def wrong(**fields) -> str:
     return explain(error.value, Plan)
 
 
-def test_a_misspelt_nested_field_is_told_rather_than_the_required_one_it_leaves_out():
+def test_a_misspelt_nested_field_is_named_and_not_the_lacking():
     said = wrong(target={"name": "t", "model": "m", "max_modle_len": 8})
     assert said.startswith("target.max_modle_len: ")
     assert said.endswith("(did you mean 'max_model_len'?)")

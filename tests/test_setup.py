@@ -125,7 +125,7 @@ def test_two_engines_in_one_environment_are_refused(tmp_path):
     assert "make distclean" in done.stderr
 
 
-def test_python_starts_in_a_folder_that_is_no_ascii_under_a_locale_of_ascii(tmp_path):
+def test_python_starts_in_a_non_ascii_folder_under_c_locale(tmp_path):
     """The path that setup leaves, and as a control the one that pip does."""
     (relative,) = re.findall(r"do echo (\S+) >", (ROOT / "Makefile").read_text())
     checkout = tmp_path / "größe"

@@ -108,7 +108,7 @@ def test_by_domain_pools_restarts_and_skips_what_drafted_nothing(monkeypatch, tm
     assert again["trained_depth"].fillna(0).tolist() == [2, 0]
 
 
-def test_an_average_over_answers_counts_a_short_one_as_much_as_a_long_one(monkeypatch, tmp_path):
+def test_short_and_long_answers_count_alike_in_the_average(monkeypatch, tmp_path):
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
     two = rows(2).assign(itl_s=[[0.1] * 2, [0.1] * 10])  # eleven tokens each: five a step, and one
     run = write_run(point(eagle3(3), num_requests=2), 100.0, spec_decode=counters(), requests=two)

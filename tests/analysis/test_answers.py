@@ -42,7 +42,7 @@ def test_n_counts_prompts_and_not_the_rounds_that_asked_them_again():
     assert found.low < found.value < found.high
 
 
-def test_a_baseline_of_another_mode_is_a_control_and_never_the_reference():
+def test_a_baseline_of_another_mode_is_only_a_control():
     runs = [run("aaaa"), run("abbb", execution="eager"), run("aaab", eagle3())]
     got = shares(runs)
     assert got["speculation", "EAGLE-3 K=5"].estimate.value == 0.75
@@ -74,7 +74,7 @@ def test_sampled_answers_are_not_compared():
         answers.pairs([sampled.model_copy(update={"point": changed, "key": changed.key})])
 
 
-def test_the_table_names_the_arm_that_parts_most_and_the_sentence_says_how_much():
+def test_the_table_names_the_arm_that_diverges_most():
     runs = [run("aaaa", restart=i) for i in (0, 1)] + [run("aaaa", execution="eager")]
     runs += [run("aaaa", eagle3(3)), run("aaab", eagle3(7))]
     pairs = answers.pairs(runs)

@@ -15,7 +15,7 @@ def test_saturation_is_the_highest_rate_without_a_queue():
     assert pd.isna(found["code"])
 
 
-def test_the_pace_of_what_leaves_does_not_count_the_wait_for_the_last_answers(monkeypatch, tmp_path):
+def test_the_output_pace_excludes_the_last_answers_wait(monkeypatch, tmp_path):
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
     load = Load(request_rate_per_s=1, num_requests=10, num_warmups=0)
     slow = rows(10).assign(e2e_s=5.0)  # one request a second, each answered after five

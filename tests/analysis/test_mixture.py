@@ -40,7 +40,7 @@ def test_each_target_stands_at_the_best_of_the_arms_that_both_have(measured):
     assert not row.ahead
 
 
-def test_what_the_mixture_gains_more_is_said_only_beyond_both_intervals(measured):
+def test_a_larger_gain_is_stated_only_beyond_both_intervals(measured):
     slow = measured("dense", {None: 1.0, 5: 2.0})
     (row,) = moe_tables.beside(measured("moe", ARMS), slow).itertuples()
     assert row.ahead

@@ -37,7 +37,7 @@ def runs(price=2.0, restarts=3):
     ]
 
 
-def test_the_price_is_one_for_all_rates_and_the_gain_is_length_over_price():
+def test_one_price_for_all_rates_and_gain_is_length_over_it():
     (row,) = break_even.map_of(runs()).itertuples()
     assert (row.load, row.concurrency, row.method, row.num_speculative_tokens) == ("batch 1", 1, "EAGLE-3", 3)
     assert row.step_s == pytest.approx(0.01, rel=0.01)

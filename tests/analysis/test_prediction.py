@@ -62,7 +62,7 @@ def test_the_crossover_is_where_drafting_in_parallel_starts_to_win():
     assert (row.smallest, row.largest) == (1, 8)
 
 
-def test_a_method_that_never_wins_has_no_crossover_and_one_that_always_does_starts_with_it():
+def test_methods_that_never_or_always_win_have_no_crossover():
     never = both("speedup", parallel=(3.0, 0.0, 0.1))
     always = both("predicted", parallel=(1.0, 0.0, 0.95))
     row, _ = prediction.crossovers(never, always, "EAGLE-3", "P-EAGLE").itertuples()
@@ -84,7 +84,7 @@ def swept(tmp_path, monkeypatch):
     return records.load()
 
 
-def test_a_price_is_paired_by_round_so_an_hour_of_a_faster_machine_changes_none(tmp_path, monkeypatch):
+def test_prices_pair_by_round_and_ignore_machine_drift(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
 
     def measured(speculation, tokens_per_s, together):
@@ -105,7 +105,7 @@ def test_a_price_is_paired_by_round_so_an_hour_of_a_faster_machine_changes_none(
     assert prediction.step_costs([alone]).empty
 
 
-def test_every_k_is_predicted_from_the_deepest_ones_acceptance_and_the_line_of_prices(swept):
+def test_every_k_is_predicted_from_the_deepest_k(swept):
     table = prediction.every_k(swept)
     assert list(table["num_speculative_tokens"]) == [1, 2, 3, 4, 5, 6]
     measured = speedup.speedups(swept).set_index("num_speculative_tokens")["speedup"]
@@ -121,7 +121,7 @@ def test_a_bound_is_length_over_price_and_most_of_it_arrives(swept):
     assert all(0.8 < share < 1.1 for share in table["share"])
 
 
-def test_the_steps_of_single_answers_add_up_to_the_engines_own_counters(project):
+def test_steps_of_answers_add_up_to_the_engines_counters(project):
     """Long answers, short drafts, each step with one: an answer's end cuts its last step short."""
     good = (run for run in records.load() if run.status == "ok" and run.point.speculation is not None)
     long = (run for run in good if run.point.traffic.domain == "json")

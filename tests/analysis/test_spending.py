@@ -121,7 +121,7 @@ def test_an_objective_nobody_keeps_has_no_row(runs):
     assert token_cost.goodput(token_cost.rates(runs), {"x": Objective(ttft_s=0.001, tpot_s=1)}).empty
 
 
-def test_speculation_can_be_dearer_under_an_objective_though_it_is_faster_at_each_batch(runs):
+def test_an_objective_can_make_faster_speculation_dearer(runs):
     good = token_cost.goodput(token_cost.rates(runs), cost_plan().slos)
     strict, loose = (token_cost.dearer(good[good["slo"] == name]) for name in ("strict", "loose"))
     assert strict.value == pytest.approx(2.0)  # 400 against 200 tokens/s
@@ -142,7 +142,7 @@ def test_the_split_pays_for_the_machine(runs):
         assert found.input_share == pytest.approx(50 * READING_S)
 
 
-def test_what_reading_costs_is_not_told_where_ttft_does_not_grow_with_the_prompt():
+def test_no_input_price_where_ttft_is_flat_in_prompt_length():
     rows = FAST.assign(ttft_s=0.03 - READING_S * LENGTHS)
     runs = [
         factories.write_run(
@@ -175,7 +175,7 @@ def test_the_price_is_a_doubt_where_others_are_listed(runs):
 COUNTED = {"input_characters": 4000, "output_characters": 8000, "input_tokens": 1500, "output_tokens": 2500}
 
 
-def test_a_prompt_that_is_no_longer_in_its_file_is_counted_by_its_tokens(monkeypatch):
+def test_a_prompt_gone_from_its_file_counts_by_its_tokens(monkeypatch):
     rows = factories.rows(2, tokens=10).assign(prompt_id=["there", "gone"], input_tokens=5, text="x" * 30)
     run = factories.write_run(factories.point(num_requests=2), 100.0, requests=rows)
     asked = Prompt(id="there", domain="json", prompt="y" * 7)

@@ -38,7 +38,7 @@ def test_a_cpus_peaks_are_of_all_its_sockets(least):
     assert least("cpu", tensor_parallel_size=2).least_s == pytest.approx(least("cpu").least_s)
 
 
-def test_quantised_weights_take_about_half_the_time_where_memory_bounds(least):
+def test_quantized_weights_halve_a_memory_bound_step(least):
     assert least(quantization="fp8").bound == "memory"
     assert least(quantization="fp8").least_s == pytest.approx(least().least_s / 2, rel=0.02)
 

@@ -141,7 +141,7 @@ def test_averaging_refuses_two_plans_at_once():
         speedup.across_domains(speedup.speedups(runs))
 
 
-def test_what_a_draft_gains_past_its_training_is_paired_by_restart_and_averaged_over_domains():
+def test_gains_past_training_pair_by_restart():
     runs = [
         run
         for domain, gain in {"json": 1.5, "chat": 1.0}.items()

@@ -19,7 +19,7 @@ def restarts(speed, n, speculation=None, domain="json", count=3):
     return [write_run(place, speed * 1.1**i) for i, place in enumerate(places)]
 
 
-def test_a_percentile_is_the_mean_of_its_restarts_and_counts_their_prompts():
+def test_a_percentile_is_its_restarts_mean_and_counts_prompts():
     found = latency.table(restarts(100.0, 20)).set_index(["metric", "q"])
     median = found.loc[("tpot_s", 0.5)]
     assert median["value"] == pytest.approx(0.01 * (1 + 1 / 1.1 + 1 / 1.21) / 3, rel=0.01)

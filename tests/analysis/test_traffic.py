@@ -55,7 +55,7 @@ def test_lengths_count_each_domain_once(runs):
     assert table.loc[(5, "structured"), "length"] == pytest.approx(1 + 5 * 0.8)
 
 
-def test_one_kind_alone_has_no_contrast_and_nothing_drafted_has_no_rows(runs):
+def test_one_kind_alone_has_no_contrast(runs):
     json = [run for run in runs if run.point.traffic.domain == "json"]
     assert traffic.contrast(traffic.best(traffic.gains(json))) == []
     plain = [run for run in runs if run.point.speculation is None]

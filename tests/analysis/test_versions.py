@@ -91,7 +91,7 @@ def test_a_head_that_loses_nothing_is_said_to(plan, runs):
     assert "It lost on none of them." in remarks.version_costs(same)
 
 
-def test_a_k_that_the_old_version_alone_was_measured_at_stands_beside_nothing(plan, runs):
+def test_a_k_of_the_old_version_alone_is_not_compared(plan, runs):
     deeper = [
         factories.write_run(
             factories.point(factories.eagle3(8, model="models/eagle3"), target=OLD, restart=restart), 300.0,
@@ -108,7 +108,7 @@ def test_a_k_that_the_old_version_alone_was_measured_at_stands_beside_nothing(pl
     )
 
 
-def test_a_domain_that_one_version_was_not_asked_is_left_out_and_a_version_too_few_leaves_nothing(plan, runs):
+def test_only_domains_of_all_versions_are_compared(plan, runs):
     fewer = [r for r in runs if not (r.point.target == NEW and r.point.traffic.domain == "chat")]
     assert set(versions.lengths(versions.split(plan, fewer))["domain"]) == {"json"}
     lacking = [r for r in runs if not (r.point.speculation and r.point.speculation.model == "models/again")]
@@ -141,7 +141,7 @@ def test_the_shipped_plan_has_all_three_versions():
 # the roll-out in the counters
 
 
-def test_a_rolled_out_version_counts_from_0_and_drifts_from_its_first_reading():
+def test_a_rollout_drifts_from_its_first_reading():
     before, after = drifting.quiet(1).episodes[0], drifting.behind(1).episodes[0]
     warm = after.readings.model_copy(
         update={"num_drafts": tuple(n + 10**6 for n in after.readings.num_drafts)}
@@ -154,7 +154,7 @@ def test_a_rolled_out_version_counts_from_0_and_drifts_from_its_first_reading():
     assert 1 + late.accepted.sum() / late.drafts.sum() == pytest.approx(2.2, abs=0.1)
 
 
-def test_monitors_fire_on_a_version_that_accepts_less_and_not_on_one_that_does_not():
+def test_monitors_fire_only_on_a_version_that_accepts_less():
     found = drift.Recordings.of([(False, drifting.quiet(3)), (False, drifting.abrupt(8))])
     compared = drift.compare(found, replays=5, days=0.02)
     fallen = drift.rollouts(found, drifting.behind(2).episodes, compared)

@@ -167,7 +167,7 @@ def kinds(world):
     return [event[0] for event in world.events if event[0] in ("start", "stop")]
 
 
-def test_one_server_for_each_arm_and_restart_and_those_of_a_restart_are_up_together(world):
+def test_the_servers_of_a_restart_are_up_together(world):
     campaign.measure([a_plan(**NGRAM)])
     assert [sorted(world.started()[i : i + 2]) for i in (0, 2)] == [["baseline", "ngram K=3"]] * 2
     assert kinds(world) == ["start", "start", "stop", "stop"] * 2
@@ -205,7 +205,7 @@ def test_a_second_run_measures_only_what_is_missing(world):
     assert not world.started()
 
 
-def test_points_from_before_a_date_are_measured_again_and_those_after_are_not(world):
+def test_only_points_before_a_date_are_measured_again(world):
     campaign.measure([a_plan(domains=["json"])])  # at seconds 0 to 3
     later = datetime(2026, 1, 1, 0, 0, 2)
     assert len(campaign.missing([a_plan(domains=["json"])], HARDWARE, later)) == 2
@@ -311,7 +311,7 @@ def test_other_weights_are_measured_again(world):
     assert len(campaign.measure([a_plan()])) == 8
 
 
-def test_another_engine_or_edited_prompts_are_measured_again_and_never_paired_with_the_old(world):
+def test_another_engine_or_edited_prompts_are_measured_again(world):
     for change in ({"build": "2"}, {"prompts": "Q"}):
         campaign.measure([a_plan(**NGRAM)])
         vars(world).update(change)
@@ -323,7 +323,7 @@ def test_another_engine_or_edited_prompts_are_measured_again_and_never_paired_wi
         assert {r.provenance.prompts_sha256 for r in replayed} == {world.prompts}
 
 
-def test_an_arm_that_comes_later_is_measured_beside_its_baseline_and_paired_with_it(world):
+def test_a_later_arm_is_measured_beside_its_baseline(world):
     campaign.measure([a_plan(**NGRAM)])
     more = a_plan(drafts=[{"method": "ngram"}], num_speculative_tokens=[3, 5])
     made = campaign.measure([more])
@@ -339,7 +339,7 @@ def test_an_arm_that_comes_later_is_measured_beside_its_baseline_and_paired_with
     assert campaign.measure([more]) == []
 
 
-def test_an_interrupted_round_is_finished_beside_a_baseline_of_its_own(world):
+def test_an_interrupted_round_gets_a_new_baseline(world):
     world.interrupts_at = 3  # a baseline or an arm of the second turn is missing
     with pytest.raises(KeyboardInterrupt):
         campaign.measure([a_plan(**NGRAM)])
@@ -365,7 +365,7 @@ def test_a_plan_for_another_machine_is_refused(world, tmp_path):
     assert not world.events
 
 
-def test_a_point_that_chapters_share_is_measured_once_and_by_the_first(world):
+def test_a_shared_point_is_measured_once_by_the_first_chapter(world):
     made = campaign.measure([a_plan("01_a"), a_plan("02_b", **NGRAM)])
     assert len(made) == 16
     assert {(r.point.chapter, r.point.speculation is None) for r in made} == {("01_a", True), ("02_b", False)}
@@ -376,7 +376,7 @@ def test_a_point_that_chapters_share_is_measured_once_and_by_the_first(world):
 # what goes wrong
 
 
-def test_a_server_that_does_not_start_fails_its_points_with_the_reason_and_the_rest_go_on(world, tmp_path):
+def test_a_server_that_does_not_start_fails_only_its_points(world, tmp_path):
     world.refuses = lambda arm: arm == "ngram K=3"
     made = campaign.measure([a_plan(**NGRAM)])
     bad = [record for record in made if record.status == "failed"]
@@ -438,7 +438,7 @@ def test_an_interrupt_while_a_record_is_written_stops_the_server(world, monkeypa
     assert world.events[-1] == ("stop",)
 
 
-def test_a_record_that_cannot_be_written_ends_the_campaign_and_its_server(world, monkeypatch):
+def test_an_unwritable_record_ends_the_campaign(world, monkeypatch):
     def full(record):
         raise SpecbookError("No space left on device")
 
@@ -448,7 +448,7 @@ def test_a_record_that_cannot_be_written_ends_the_campaign_and_its_server(world,
     assert world.events[-1] == ("stop",)
 
 
-def test_results_that_cannot_be_written_are_told_before_a_server_starts(world):
+def test_unwritable_results_are_refused_before_a_server_starts(world):
     paths.results_dir().write_text("a file")
     with pytest.raises(SpecbookError, match="is no folder: move it away"):
         campaign.measure([a_plan()])
@@ -463,7 +463,7 @@ def test_two_campaigns_at_once_are_refused(world):
     assert len(campaign.measure([a_plan()])) == 8
 
 
-def test_the_lock_is_the_machines_whatever_the_checkout_or_the_users_folder_for_scratch(monkeypatch):
+def test_the_lock_is_the_machines_in_every_checkout(monkeypatch):
     before = paths.machine_lock()
     monkeypatch.setenv("SPECBOOK_ROOT", "elsewhere")
     monkeypatch.setenv("TMPDIR", "elsewhere")
@@ -532,7 +532,7 @@ def test_weights_are_never_mixed(world):
     assert [record.point for record in records.replay(a_plan(), HARDWARE.id)] == points[:1]
 
 
-def test_drafts_of_two_trainings_are_never_mixed_but_the_baseline_stays(world):
+def test_drafts_of_two_trainings_are_never_mixed(world):
     eagle = {"drafts": [{"method": "eagle3", "model": "org/d"}], "num_speculative_tokens": [3]}
     baseline, *_ = a_plan(**eagle).points()
     old, new = [point for point in a_plan(**eagle).points() if point.speculation][:2]
@@ -601,7 +601,7 @@ def a_chapter(*experiments, sweeps=(), name="09_c"):
     return plan.build(name, body, hardware="cpu", group="full", overrides={})
 
 
-def test_a_chapter_of_two_targets_is_measured_and_replayed_like_two_sweeps(world):
+def test_a_chapter_of_two_targets_is_two_sweeps(world):
     second = {"target": GROUP["target"] | {"model": "org/u", "name": "u"}, "domains": ["json"]}
     two = a_chapter(sweeps=[{}, second])
     assert len(campaign.measure([two])) == 8 + 4
@@ -627,7 +627,7 @@ def test_an_experiment_is_run_once_and_read_back_as_its_own_result(world, coin):
 
 @pytest.mark.usefixtures("world", "coin")
 @pytest.mark.parametrize(("last", "machine"), [("2126", "cpu-first-2c"), ("2127", "cpu-second-2c")])
-def test_of_two_machines_with_as_many_experiments_the_one_that_ran_last_is_replayed(last, machine):
+def test_the_machine_that_ran_experiments_last_is_replayed(last, machine):
     asked = a_chapter({"name": "coin", "parameters": {"throws": 6}})
     (record,) = campaign.measure([asked])
     for name, day in (("first", "2126-02-01"), ("second", f"{last}-01-01")):
@@ -654,7 +654,7 @@ class Serving(Frozen):
 
 
 @pytest.mark.usefixtures("world", "coin", "days")
-def test_an_experiment_of_other_weights_is_run_again_and_is_no_result_beside_newer_ones(monkeypatch):
+def test_an_experiment_of_other_weights_is_run_again(monkeypatch):
     weights, roles = {"target": "A", "draft": "D"}, {None: ["target"]}
     monkeypatch.setattr(
         provenance, "weights_sha256", lambda _, how: {role: weights[role] for role in roles.get(how, weights)}
@@ -722,7 +722,7 @@ def test_a_fault_in_one_experiment_does_not_take_the_others_along(world, coin):
         ({"name": "coin", "parameters": {"throws": 0}}, "throws: .* got 0"),
     ],
 )
-def test_an_experiment_that_cannot_be_run_stops_the_campaign_before_it_starts(world, coin, asked, message):
+def test_an_impossible_experiment_stops_the_campaign_first(world, coin, asked, message):
     with pytest.raises(ConfigError, match=message):
         campaign.measure([a_plan(), a_chapter(asked)])
     assert not world.events

@@ -152,7 +152,7 @@ def measured(monkeypatch, request):
     return mixture_of_experts.router_noise(Noise(**NOISE)), loaded
 
 
-def test_a_head_that_was_trained_on_without_noise_is_a_reading_of_its_own(measured):
+def test_a_head_trained_without_noise_is_its_own_reading(measured):
     served, _ = measured
     compared = served.model_copy(update={"head_noise": 0.0})
     table = moe_tables.noise([served, compared])

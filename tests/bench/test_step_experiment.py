@@ -168,7 +168,7 @@ def test_arms_of_two_targets_bear_their_target():
     assert list(steps.options(found)["arm"])[2:] == ["mixture, baseline", "mixture, ngram K=3"]
 
 
-def test_what_an_option_is_worth_is_over_the_shortest_step_of_the_same_targets_baseline():
+def test_an_options_worth_is_over_the_shortest_baseline_step():
     dense, mixture = ({"name": name} for name in ("dense", "mixture"))
     found = [*kept((None, 4, 2), (DRAFT, 10, 5), target=dense), *kept((DRAFT, 9, 9), target=mixture)]
     table = steps.brought(found)  # the mixture has no baseline

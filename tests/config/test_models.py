@@ -35,7 +35,7 @@ def test_a_hub_id_stands_once():
 
 
 @pytest.mark.parametrize("name", models.names())
-def test_the_hosts_of_a_model_have_a_price_and_its_heads_are_drafts_of_it(name):
+def test_hosts_of_a_model_have_a_price_and_its_heads_draft(name):
     model = models.load(name)
     assert all(prices.api(host).verified for host in model.apis)
     for head in model.heads.values():
@@ -129,7 +129,7 @@ def test_a_head_that_the_model_lacks_is_named(params):
     ("model", "parallel"),
     [("qwen3-coder-30b-a3b-fp8", [True, False, False]), ("qwen3-32b-fp8", [False, False])],
 )
-def test_a_head_with_a_question_mark_is_left_out_where_the_model_has_none(model, parallel):
+def test_an_optional_head_is_left_out_where_there_is_none(model, parallel):
     drafts = config.load("03_p_eagle", f"h200:{model}", "full").drafts
     assert [draft.parallel_drafting for draft in drafts] == parallel
 

@@ -43,7 +43,7 @@ def spread(counts, expected):
 
 
 @pytest.mark.parametrize("room", [1, 9])
-def test_each_arm_is_first_and_after_each_other_arm_about_equally_often(room):
+def test_each_arm_is_first_and_follows_others_equally_often(room):
     """Over 100 restarts; with one server at a time a restart is one order, so there are fewer to count."""
     turns = measured(100, room) if room > 1 else [turn for turn in measured(600, 1, cells=CELLS[:1])]
     arms = len(ARMS)
@@ -98,7 +98,7 @@ def test_what_only_baselines_measure_is_measured_once():
     assert Counter(p.key for p in got if p.load.concurrency == 4) == {p.key: 1 for p in alone}
 
 
-def test_where_one_fits_a_restart_is_one_round_of_servers_one_after_the_other():
+def test_where_one_fits_a_round_is_one_server_at_a_time():
     rounds = list(order.rounds(points(3), lambda arms: 1))
     assert [len(together) for together in rounds] == [len(ARMS)] * 3
     assert all(len({p.arm for p in stage.points}) == 1 for together in rounds for stage in together)

@@ -53,7 +53,7 @@ def params(tmp_path, monkeypatch):
 # the order of points
 
 
-def test_a_draft_may_have_k_of_its_own_unless_all_are_asked_for_the_same():
+def test_a_draft_may_have_its_own_k_unless_k_is_given():
     drafts = [{"method": "ngram"}, {"method": "suffix", "num_speculative_tokens": [8]}]
     swept = build(drafts=drafts)
     assert [s.label for s in swept.speculations()] == ["ngram K=1", "ngram K=5", "suffix K=8"]

@@ -105,7 +105,7 @@ def test_a_plans_own_prompts_may_be_fewer_domains_than_their_file_has(project):
     assert found.domains == ("a", "b")
 
 
-def test_what_lies_in_the_project_or_the_home_folder_is_named_without_where_they_lie(project, monkeypatch):
+def test_project_and_home_are_left_out_of_names(project, monkeypatch):
     (paths.root() / "mine.jsonl").write_text('{"prompt": "x"}\n')
     assert paths.located("mine.jsonl") == "mine.jsonl"  # the project's goes first
     assert paths.located(str(paths.root() / "mine.jsonl")) == "mine.jsonl"

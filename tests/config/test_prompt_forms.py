@@ -19,7 +19,7 @@ def loaded(path: Path) -> list[tuple[str | None, str]]:
     return [(prompt.domain, prompt.prompt) for prompt in prompt_files.load(path)]
 
 
-def test_sharegpt_is_an_array_of_conversations_of_which_the_first_turn_is_asked():
+def test_sharegpt_asks_the_first_turn_of_each_conversation():
     assert loaded(DATA / "sharegpt.json") == [(None, "Name a river."), (None, "Name a lake.")]
 
 

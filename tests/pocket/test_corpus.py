@@ -60,7 +60,7 @@ def test_stream_does_not_depend_on_the_hash_seed():
 
 
 @pytest.mark.parametrize("domain", NEXT)
-def test_held_out_prompts_and_answers_are_distinct_and_not_in_training(domain, train):
+def test_held_out_prompts_are_distinct_and_not_in_training(domain, train):
     tests = held_out(domain)
     prompts = {e.prompt for e in tests}
     assert len(prompts) == len(tests) == 128
@@ -76,7 +76,7 @@ def test_no_held_out_function_body_occurs_in_training(train):
     assert {body(e) for e in held_out("code")}.isdisjoint(map(body, train["code"]))
 
 
-def test_an_object_held_out_of_chat_is_in_neither_chat_nor_code_training(train):
+def test_a_held_out_object_is_in_no_training_text(train):
     names = {e.check["name"] for e in held_out("chat")}
     assert names.isdisjoint(e.check["name"] for e in train["chat"])
     shown = code_domain.functions()
@@ -93,7 +93,7 @@ def test_chat_docstrings_held_out_are_not_in_training(train):
     assert {docstring(e) for e in held_out("chat")}.isdisjoint(map(docstring, train["chat"]))
 
 
-def test_every_written_step_of_math_is_true_small_and_leads_to_the_answer(train):
+def test_every_step_of_math_is_true_and_leads_to_the_answer(train):
     truth = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__, "/": int.__floordiv__}
     for example in train["math"][:3000]:
         steps = re.findall(r"(\d+) ([-+*/]) (\d+) = (\d+)", example.answer)
@@ -189,7 +189,7 @@ def test_write_held_out_round_trips(tmp_path):
         assert [r["id"] for r in rows] == [e.id for e in islice(held_out(domain), 128)]
 
 
-def test_a_domain_that_is_held_out_whole_is_for_the_next_version_alone():
+def test_a_whole_held_out_domain_is_the_next_versions():
     with pytest.raises(ValueError, match="'sql' is held out of training: only the target's next version"):
         train_examples("sql", 1, seed=0)
     assert next(train_examples("sql", 1, 0, NEXT)).domain == "sql"
@@ -204,7 +204,7 @@ def test_queries_run_and_name_only_what_the_table_has(train):
             database.execute(example.answer)
 
 
-def test_the_mixed_file_holds_every_trained_domains_prompts_once_and_in_turn():
+def test_the_mixed_file_has_each_trained_prompt_once():
     found = mixed()
     assert [e.domain for e in found[: 2 * len(DOMAINS)]] == [*DOMAINS, *DOMAINS]
     assert sorted(e.id for e in found) == sorted(e.id for domain in DOMAINS for e in held_out(domain))

@@ -74,7 +74,7 @@ def test_each_head_says_what_it_is_and_what_it_was_trained_with(heads):
     ]
 
 
-def test_a_grown_head_is_the_old_one_and_layers_that_write_nothing_yet(heads, tmp_path, model_folder):
+def test_a_grown_head_adds_layers_that_write_nothing_yet(heads, tmp_path, model_folder):
     draft.starting_point(heads[0], PEAGLE, model_folder, tmp_path)
     made, old = (load_file(folder / "model.safetensors") for folder in (tmp_path, heads[0]))
     assert all(torch.equal(made[name].bfloat16(), weights) for name, weights in old.items())
@@ -100,7 +100,7 @@ def test_a_head_of_its_own_kind_is_gone_on_from_as_it_is(recipe, heads, tmp_path
 
 
 @pytest.mark.parametrize("recipe", [EAGLE3, PEAGLE])
-def test_a_head_that_goes_on_for_another_target_names_its_class_and_takes_its_tokens(recipe, heads, tmp_path):
+def test_a_head_for_a_new_target_takes_its_class_and_tokens(recipe, heads, tmp_path):
     mixture = tmp_path / "mixture"
     mixture.mkdir()
     (mixture / "config.json").write_text('{"architectures": ["Qwen3MoeForCausalLM"]}')
@@ -169,7 +169,7 @@ def test_publish_takes_the_newest_checkpoint_halved_and_without_paths(tmp_path):
     assert weights.keys() == {"fc", "d2t", "embed_tokens.weight"}, "what the target lends stays out"
 
 
-def test_a_head_that_goes_on_has_the_form_of_its_start_whatever_else_is_said():
+def test_a_head_that_goes_on_keeps_its_form():
     wanted = "norm_before_fc=False would be ignored: .* start, 'models/older'. Leave out norm_before_fc"
     with pytest.raises(ValueError, match=wanted):
         PEagleRecipe(start="models/older", norm_before_fc=False)

@@ -69,7 +69,7 @@ def test_every_parameter_has_one_optimizer():
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_tiny_target_learns_and_leaves_all_that_serving_and_the_card_need(tmp_path):
+def test_a_tiny_target_learns_and_can_be_served(tmp_path):
     last = train(tmp_path)
     out = tmp_path / "out"
     with (out / "training.csv").open() as file:
@@ -121,7 +121,7 @@ def test_a_finished_training_is_not_repeated(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_checkpoint_of_another_recipe_is_refused_but_more_steps_are_not(tmp_path):
+def test_a_checkpoint_of_another_recipe_is_refused(tmp_path):
     short = TINY.model_copy(update={"steps": 2})
     train(tmp_path, short)
     with pytest.raises(ConfigError, match=r"has another muon_lr: remove it"):

@@ -91,7 +91,7 @@ def test_layers_that_the_target_does_not_have_are_refused(model_folder, tmp_path
 # prompts and the target's answers
 
 
-def test_training_prompts_take_the_domains_in_turn_and_none_is_held_out():
+def test_training_prompts_alternate_domains_and_are_not_held_out():
     three = OutputsRecipe(prompts_per_domain=3)
     prompts = outputs.training_prompts(three)
     assert len(prompts) == len(set(prompts)) == 3 * len(DOMAINS)
@@ -125,7 +125,7 @@ def target_folder(tmp_path, monkeypatch):
     return folder, starts
 
 
-def test_the_target_answers_once_and_again_only_if_it_was_trained_again(target_folder, tmp_path):
+def test_the_target_answers_again_only_after_new_training(target_folder, tmp_path):
     folder, starts = target_folder
     target = Target(name="t", model=str(folder), max_model_len=64)
     path = outputs.target_outputs(target, RECIPE, tmp_path / "work")
@@ -189,7 +189,7 @@ def test_a_data_set_with_fewer_prompts_is_refused(tmp_path, monkeypatch):
         outputs.training_prompts(OutputsRecipe(data_set="set", num_prompts=2))
 
 
-def test_samples_come_round_in_another_order_and_say_where_the_answer_starts(tmp_path):
+def test_samples_reshuffle_and_mark_where_the_answer_starts(tmp_path):
     path = tmp_path / "outputs.jsonl"
     samples = [{"prompt": [i] * (i + 1), "answer": [9]} for i in range(6)]
     path.write_text("\n".join(map(json.dumps, samples)) + "\n")
@@ -198,7 +198,7 @@ def test_samples_come_round_in_another_order_and_say_where_the_answer_starts(tmp
     assert first != second
 
 
-def test_the_next_version_answers_new_prompts_too_and_they_are_kept_apart(target_folder, tmp_path):
+def test_the_next_versions_new_prompts_are_kept_apart(target_folder, tmp_path):
     folder, starts = target_folder
     target = Target(name="t", model=str(folder), max_model_len=64)
     both = RECIPE.model_copy(update={"domains": (*DOMAINS, *UNSEEN)})

@@ -50,7 +50,7 @@ def test_examples_lie_whole_and_uncut_and_positions_start_anew():
             assert list(batch.positions[row, span]) == list(range(len(ids)))
 
 
-def test_a_label_is_the_next_token_of_the_same_example_and_the_last_has_none():
+def test_a_label_is_the_next_token_of_its_example():
     for batch in pack(examples()):
         for row, span in spans(batch):
             labels, ids = batch.labels[row, span], batch.ids[row, span]
@@ -124,7 +124,7 @@ def test_a_domain_that_runs_dry_starts_again_with_another_seed(monkeypatch):
     assert asked == [3000, 3001, 3002]
 
 
-def test_a_domain_that_is_held_out_whole_is_mixed_in_only_for_the_one_who_may_see_it():
+def test_a_whole_held_out_domain_is_mixed_in_where_allowed():
     new = {"sql": 0.5, "math": 0.5}
     with pytest.raises(ValueError, match="'sql' is held out of training"):
         list(islice(mixture(new, seed=0), 20))

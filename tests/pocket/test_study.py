@@ -47,7 +47,7 @@ def test_every_variant_changes_the_base_and_none_is_the_same_twice():
         assert type(recipe).model_validate(recipe.model_dump()) == recipe
 
 
-def test_rows_come_from_the_last_epoch_and_are_empty_beyond_a_heads_depth(trained):
+def test_rows_are_the_last_epochs_up_to_a_heads_depth(trained):
     train, recipes = trained
     study.run(train, lambda line: None)
     rows = {row["variant"]: row for row in study.load()}
@@ -62,7 +62,7 @@ def test_rows_come_from_the_last_epoch_and_are_empty_beyond_a_heads_depth(traine
     assert study.row_of("own output", with_output(train(study.BASE)), 60)["read_m"] == 0.08
 
 
-def test_rows_stand_in_the_order_of_the_variants_whenever_they_were_trained(trained):
+def test_rows_keep_the_order_of_the_variants(trained):
     study.run(trained[0], lambda line: None)
     head, *rows = study.path().read_text().splitlines(keepends=True)
     study.path().write_text(head + "".join(reversed(rows)))

@@ -58,7 +58,7 @@ def test_newline_with_indentation_is_one_token_up_to_two_levels(tokenizer):
 
 
 @pytest.mark.parametrize("domain", [*DOMAINS, *UNSEEN])
-def test_encode_example_is_the_served_prompt_then_the_answer_then_the_end(tokenizer, domain):
+def test_an_example_is_prompt_answer_and_end(tokenizer, domain):
     example = held_out(domain, 1)[0]
     ids, n_prompt = encode_example(tokenizer, example)
     turn = [{"role": "user", "content": example.prompt}]

@@ -35,7 +35,7 @@ def test_a_head_lies_beside_its_target(heads, prefix, target, kind):
     assert [(recipe.speculator_type, out) for recipe, out in heads] == [(kind, f"models/{target}-{kind}")]
 
 
-def test_the_mixture_of_experts_starts_from_the_dense_weights_as_they_are(tmp_path, monkeypatch):
+def test_the_mixture_starts_from_the_dense_weights(tmp_path, monkeypatch):
     dense = tmp_path / "models" / "pocket-dense"
     dense.mkdir(parents=True)
     made = []
@@ -53,7 +53,7 @@ def test_the_mixture_of_experts_starts_from_the_dense_weights_as_they_are(tmp_pa
     assert old.start_sha256 != new.start_sha256
 
 
-def test_the_mixtures_heads_go_on_from_the_dense_targets_and_share_their_answers(heads):
+def test_the_mixtures_heads_go_on_from_the_dense_ones(heads):
     for kind in ("eagle3", "peagle"):
         train.run(f"moe-{kind}", "cpu", lambda line: None)
     recipes = [recipe for recipe, _ in heads]
@@ -75,7 +75,7 @@ def test_a_head_of_each_noise_lies_beside_the_mixtures_other_heads(heads):
     assert all(recipe == quiet for recipe in noisy)  # noise is all that sets them apart
 
 
-def test_heads_that_were_trained_are_not_trained_again_when_a_stage_goes_on(heads, tmp_path, monkeypatch):
+def test_trained_heads_are_kept_when_a_stage_goes_on(heads, tmp_path, monkeypatch):
     whole, struck = draft.train_head, []
 
     def train_head(folder, data, recipe, scratch, out):
@@ -154,7 +154,7 @@ def copies(tmp_path, monkeypatch):
 COPIED = ("models/pocket-dense", "models/pocket-dense-next", "build/pocket-dense-next")
 
 
-def test_the_next_version_is_trained_then_made_then_judged_on_old_and_new_traffic(copies):
+def test_the_next_version_is_judged_on_old_and_new_traffic(copies):
     train.run("next", "cpu", lambda line: None)
     (recipe, folder), copied, (judged, domains), saved = copies
     assert (folder, copied, saved) == ("pocket-dense-next", COPIED, "pocket-dense-next")
@@ -173,7 +173,7 @@ def test_the_old_head_is_trained_on_for_the_copy_that_is_served(copies, heads):
     assert set(recipe.domains) == {*DOMAINS, *UNSEEN}
 
 
-def test_what_was_not_trained_yet_is_named_with_the_stage_that_trains_it(tmp_path, monkeypatch):
+def test_an_untrained_model_is_named_with_its_stage(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECBOOK_ROOT", str(tmp_path))
     (tmp_path / "models" / "pocket-dense").mkdir(parents=True)
     asked = [
@@ -191,7 +191,7 @@ def test_what_was_not_trained_yet_is_named_with_the_stage_that_trains_it(tmp_pat
     assert catalogue.untrained(["build/pocket-dense-int8"]) == {}
 
 
-def test_every_model_of_the_plans_is_one_that_a_stage_trains_or_copies():
+def test_every_model_of_the_plans_has_a_stage():
     named = {
         model
         for name in config.chapters(["all"], "cpu")
@@ -201,7 +201,7 @@ def test_every_model_of_the_plans_is_one_that_a_stage_trains_or_copies():
     assert {copy.of for copy in catalogue.COPIES.values()} <= {*catalogue.TRAINED}
 
 
-def test_a_plans_copies_are_made_before_it_is_measured_and_nothing_else_is(copies):
+def test_only_a_plans_copies_are_made_before_it(copies):
     asked = ["models/pocket-dense", "build/pocket-dense-next", "org/hub-id", "build/pocket-dense-next"]
     assert train.make_copies(asked, lambda line: None) == {}
     assert copies == [COPIED]

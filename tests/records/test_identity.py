@@ -63,7 +63,7 @@ def test_names_that_people_read_are_no_part_of_it(shipped):
         {"weights_sha256": {"target": "trained again"}},
     ],
 )
-def test_an_upgraded_engine_or_edited_prompts_are_another_thing_for_every_record(shipped, change):
+def test_engine_and_prompts_are_part_of_every_identity(shipped, change):
     for record in shipped:
         origin = record.provenance
         merged = {k: getattr(origin, k) | v if isinstance(v, dict) else v for k, v in change.items()}
@@ -72,7 +72,7 @@ def test_an_upgraded_engine_or_edited_prompts_are_another_thing_for_every_record
         assert identity.setup(other) != identity.setup(record)
 
 
-def test_where_a_library_lies_and_which_device_is_used_are_no_part_of_it(shipped):
+def test_library_paths_and_devices_are_no_part_of_it(shipped):
     record = shipped[0]
     env = record.provenance.server_env
     moved = ":".join(f"/elsewhere/{part.rsplit('/', 1)[-1]}" for part in env["LD_PRELOAD"].split(":"))

@@ -86,7 +86,7 @@ def test_packed_records_read_as_before(results):
     assert list(records.validate_all()) == [(path, None)] * N
 
 
-def test_packing_again_does_nothing_and_a_new_pack_leaves_the_old_one_alone(results):
+def test_packing_again_changes_no_pack(results):
     runs = made()
     records.pack()
     first = files(results)
@@ -253,7 +253,7 @@ def test_a_pack_in_the_wrong_folder_is_found(results):
     assert all("wrong folder" in problem for _, problem in records.validate_all())
 
 
-def test_a_single_file_that_contradicts_its_packed_twin_stops_the_packing(results):
+def test_a_file_that_contradicts_its_pack_stops_packing(results):
     made()
     kept = results.with_name("kept")
     shutil.copytree(results, kept)

@@ -273,7 +273,7 @@ def test_a_parquet_of_something_else_is_told(hardware):
     assert "columns are ['a']" in problem()
 
 
-def test_results_that_cannot_be_written_are_told_before_anything_is_measured(results):
+def test_unwritable_results_are_refused_before_measuring(results):
     records.check_writable("cpu-x-2c")
     assert not [path for path in results.rglob("*") if path.is_file()]
     (results / "cuda-x").write_text("a file")

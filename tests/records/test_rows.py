@@ -34,7 +34,7 @@ def test_rows_come_back_to_half_a_microsecond():
             np.testing.assert_allclose(a, b, rtol=0, atol=PRECISION_S / 2 * (1 + 1e-6))
 
 
-def test_whole_microseconds_come_back_exactly_and_packing_again_changes_nothing():
+def test_whole_microseconds_come_back_exactly():
     first = Rows(packed({"a": frame(4)})).of("a")
     again = Rows(packed({"a": first})).of("a")
     for name in CLOCKS:
@@ -42,7 +42,7 @@ def test_whole_microseconds_come_back_exactly_and_packing_again_changes_nothing(
     assert first["ttft_s"].tolist() == [round(value, 6) for value in first["ttft_s"]]
 
 
-def test_a_failed_request_keeps_its_error_and_what_it_has_no_clock_for():
+def test_a_failed_request_keeps_its_error_and_empty_clocks():
     want = frame(2, ttft_s=[np.nan, 0.5], itl_s=[[], [0.25]], error=["timed out", None], text=["", "ok"])
     got = Rows(packed({"a": frame(2), "b": want})).of("b")
     assert same(got, want)

@@ -27,7 +27,7 @@ def chosen(*runs):
     return [r.run_id for r in got]
 
 
-def test_the_newest_of_an_arm_counts_and_with_it_the_baseline_of_its_round():
+def test_the_newest_of_an_arm_counts_with_its_baseline():
     runs = run(BASE, "A", 0), run(ARM, "A", 1), run(BASE, "B", 2), run(ARM, "B", 3)
     assert chosen(*runs) == ["B-2", "B-3"]
 
@@ -62,11 +62,11 @@ def test_failed_records_never_count():
     "change",
     [{"versions": {"vllm": "9"}}, {"prompts_sha256": "edited"}, {"weights_sha256": {"target": "again"}}],
 )
-def test_what_was_measured_before_a_change_does_not_count_beside_what_came_after(change):
+def test_records_before_a_change_do_not_count_beside_newer(change):
     origin = factories.PROVENANCE.model_copy(update=change)
     other = factories.point(restart=1)
     assert chosen(run(BASE, "A", 0), run(other, "B", 1, provenance=origin)) == ["B-1"]
 
 
-def test_those_that_count_keep_the_order_given_which_is_the_plans_and_not_that_of_measuring():
+def test_records_that_count_keep_the_plans_order():
     assert chosen(run(ARM, "A", 1), run(BASE, "A", 0), run(ARM, "B", 3), run(BASE, "B", 2)) == ["B-3", "B-2"]

@@ -58,7 +58,7 @@ def test_every_counter_can_be_true():
             acceptance.check(record.measurement.spec_decode)
 
 
-def test_the_method_page_says_whether_restarts_share_their_poisson_arrivals():
+def test_the_method_page_says_if_restarts_share_arrivals():
     seeds = Counter()
     for record in records.load():
         if record.status == "ok" and record.point.load.concurrency is None:

@@ -101,7 +101,7 @@ def test_domains_are_told_in_the_order_of_the_records():
 
 
 @pytest.mark.parametrize("speeds", [{1: 100.0, 5: 90.0}, {0: 100.0}])
-def test_without_a_baseline_or_an_arm_there_is_no_speed_up_and_a_sentence_says_so(speeds):
+def test_without_a_baseline_or_an_arm_a_sentence_says_so(speeds):
     found = runs(speeds)
     for told in (
         answers_text.speculation(table(found)), answers_text.losses(speedup.speedups(found)),

@@ -43,7 +43,7 @@ def played(tail: float) -> None:
         )  # fmt: skip
 
 
-def test_without_records_the_page_shows_no_number_and_says_what_measures():
+def test_without_records_the_page_says_what_measures_them():
     page = break_even_page.render()
     assert page.count("**Not measured yet.**") == 2
     assert "`specbook run appendix_break_even` measures it" in page
@@ -77,7 +77,7 @@ def test_what_no_acceptance_makes_good_is_said():
     assert "is above K+1: nothing pays there" in break_even_page.render()
 
 
-def test_a_model_with_records_on_a_machine_is_no_longer_missing_there_and_is_elsewhere(monkeypatch):
+def test_a_measured_model_is_missing_only_elsewhere(monkeypatch):
     monkeypatch.setattr(factories, "HARDWARE", H100)
     for where in sweep("h100:qwen3-32b-fp8").points():
         if where.load.concurrency == 1 and (where.speculation is None or "K=1 " in str(where.arm)):

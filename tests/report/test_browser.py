@@ -52,7 +52,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 @pytest.mark.parametrize("name", [*PAGES, *(f"book/executed/{chapter}" for chapter in render.chapters())])
-def test_page_opens_without_an_error_shows_its_figures_and_its_tables_fit(page, site, name):
+def test_page_opens_with_figures_and_tables_that_fit(page, site, name):
     problems: list[str] = []
     page.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
     page.on("pageerror", lambda error: problems.append(str(error)))

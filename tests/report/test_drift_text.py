@@ -59,7 +59,7 @@ def test_an_answer_that_broke_off_is_lost_once():
     assert table["lost"].sum() == 6
 
 
-def test_the_answer_is_of_the_monitor_that_cries_wolf_least_and_not_of_the_most_nervous():
+def test_the_answer_is_the_monitor_with_fewest_false_alarms():
     rows = [
         {"drift": "abrupt", "monitor": "nervous", "delay_s": 1.0, "false_alarms": 50.0},
         {"drift": "slow", "monitor": "calm", "delay_s": 9.0, "false_alarms": 0.5},
@@ -101,7 +101,7 @@ def test_the_plan_asks_for_what_the_experiments_know(group):
 
 @pytest.mark.usefixtures("results")
 @pytest.mark.parametrize("group", config.GROUPS)
-def test_without_records_it_is_one_message_that_says_what_measures_them(group):
+def test_without_records_one_message_says_what_measures(group):
     why = f"no record for the {group} plan of {CHAPTER} .* `specbook run {CHAPTER} .*--group {group}`"
     with pytest.raises(ConfigError, match=why):
         chapters.run(CHAPTER, group=group)
@@ -111,7 +111,7 @@ def test_without_records_it_is_one_message_that_says_what_measures_them(group):
 
 
 @pytest.mark.usefixtures("results")
-def test_a_next_version_that_was_not_measured_yet_leaves_the_rest_of_the_chapter():
+def test_an_unmeasured_version_leaves_the_rest_of_the_chapter():
     mine, later = versions.parts(config.load(CHAPTER, "cpu", "full"))
     assert (len(mine.sweeps), len(later.sweeps), len(later.experiments)) == (1, 1, 1)
     synthetic.write(mine)

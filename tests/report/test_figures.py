@@ -49,7 +49,7 @@ def drawings(figure) -> list[ElementTree.Element]:
     return list(ElementTree.fromstring(text.replace("&nbsp;", " ")))
 
 
-def test_a_point_says_where_it_lies_its_interval_its_n_and_its_records(figure):
+def test_a_point_tells_its_place_interval_n_and_records(figure):
     for drawing in drawings(figure):
         said = [one.findtext("title") for one in drawing.findall(POINT)]
         assert said[0] == (
@@ -68,7 +68,7 @@ def test_what_is_pointed_at_is_what_is_drawn(figure):
             assert min((x - a) ** 2 + (y - b) ** 2 for a, b in drawn) < 0.5**2
 
 
-def test_the_narrow_one_has_fewer_panels_in_a_row_and_the_figure_stays_as_it_was():
+def test_the_narrow_figure_has_fewer_panels_in_a_row():
     axes = style.panels(4, share_y=True)
     for i, ax in enumerate(axes):
         ax.plot([1, 2], [1, 2], label=f"an arm of some length {i}")

@@ -22,7 +22,7 @@ def full(tmp_path, monkeypatch):
     return config.load("05_moe", "cpu", "full")
 
 
-def test_the_fastest_arm_on_another_machine_is_told_with_that_machines_numbers(full, monkeypatch):
+def test_another_machines_fastest_arm_has_its_own_numbers(full, monkeypatch):
     synthetic.write(full.parts()[0])
     page = records.replay(full.parts()[0])
     assert "Not measured on another machine yet" in moe_text.again(
@@ -103,7 +103,7 @@ def test_one_strength_of_one_reading_is_enough(full):
     assert "without noise.**" not in said
 
 
-def test_a_part_in_few_cells_may_be_luck_and_one_of_a_babbling_target_says_nothing(full):
+def test_parts_in_few_cells_or_of_loops_are_not_claimed(full):
     mixtures.write(full, harm=0.0)
     _, disturbed = moe_text.results(experiments.replay(full, partial=True))
     table = analysis.noise(disturbed)

@@ -46,7 +46,7 @@ def test_a_partial_plan_says_how_much_of_it(world):
     assert "Partial" not in told(world)[1]
 
 
-def test_records_of_another_machine_are_not_passed_off_as_the_profiles(world):
+def test_another_machines_records_are_not_the_profiles(world):
     body = config.read_file(config.file("02_eagle3", "cpu"))
     asked = config.build(
         "02_eagle3", body, hardware="h100", group="full", overrides={"restarts": 3, "domains": ["json"]}

@@ -74,7 +74,7 @@ def test_break_even_utilisation_is_where_both_cost_the_same():
         cost.break_even_utilisation(1000, 3.6, 0)
 
 
-def test_a_tornado_has_the_widest_bar_first_and_changes_one_thing_at_a_time():
+def test_a_tornado_changes_one_thing_the_widest_bar_first():
     base = {"output_tokens_per_s": 1000.0, "usd_per_hour": 3.6, "utilisation": 0.5}
     ranges = {"usd_per_hour": (3.0, 4.0), "utilisation": (0.2, 1.0)}
     first, second = cost.tornado(usd_per_million_tokens, base, ranges)

@@ -44,7 +44,7 @@ def test_the_delay_of_a_straight_fall():
     assert delay(Cusum(0.5), REFERENCE, episode, 3.0) == Delay(seconds=3.0, drafts=3 * DRAFTS)
 
 
-def test_an_interval_that_began_before_the_drift_counts_from_the_drift():
+def test_an_interval_across_the_drift_counts_from_it():
     episode = Episode(growth([0] * 10 + [1.5] * 10), 10.5)
     assert delay(Cusum(0.5), REFERENCE, episode, 1.0).seconds == 0.5
 
@@ -149,7 +149,7 @@ def test_without_drift_nothing_is_found_that_noise_does_not_give():
         assert one.false_alarms_per_day.value > 500  # to find nothing, it has to cry all day
 
 
-def test_a_monitor_that_had_to_alarm_at_nothing_to_be_quick_enough_is_left_out():
+def test_a_monitor_that_must_alarm_at_0_is_left_out():
     late = [Episode(growth([0] * 10 + [-1.0] * 5 + [3.0] * 20), 10.0)]
     quiet = calm(np.random.default_rng(7).standard_normal(2000))
     assert compare(MONITORS, REFERENCE, late, quiet, share=1.0, within_s=4) == []

@@ -16,7 +16,7 @@ def told(lengths: list[float], policy: Policy = POLICY, drafts: float = 20) -> F
     return made
 
 
-def test_it_leaves_once_the_windows_mean_is_below_and_the_window_says_enough():
+def test_it_leaves_once_a_full_windows_mean_is_below():
     made = told([1.5] * 5)
     assert made.switches == [Switch(3.0, False, pytest.approx(1.5))]  # 50 drafts are there after 3 s
 
@@ -33,7 +33,7 @@ def test_between_the_thresholds_nothing_changes_whichever_way_it_was():
     assert [s.drafting for s in told([1.0] * 20 + [2.5] * 60).switches] == [False]
 
 
-def test_it_comes_back_above_the_upper_threshold_and_not_before_it_has_rested():
+def test_it_comes_back_rested_above_the_upper_threshold():
     made = told([1.0] * 3 + [9.0] * 30)
     assert [(s.at_s, s.drafting) for s in made.switches] == [(3.0, False), (13.0, True)]
 
@@ -47,7 +47,7 @@ def test_few_drafts_say_nothing():
     assert told([1.0] * 5, drafts=9).switches == []
 
 
-def test_a_window_grows_until_it_holds_enough_and_forgets_what_is_older():
+def test_a_window_holds_enough_and_forgets_the_older():
     made = told([1.0] * 23)
     for second in range(24, 60):  # a trial of 4 drafts a second: 13 s of them are enough, 5 s never are
         made.see(float(second), 4, 4 * 8.0)
@@ -63,7 +63,7 @@ def test_metrics_that_vanish_change_nothing():
         assert made.see(float(second), 0.0, 0.0) is False
 
 
-def test_what_was_seen_while_it_rested_is_no_reason_once_the_metrics_are_gone():
+def test_lost_metrics_void_what_was_seen_at_rest():
     made = told([1.0] * 3 + [9.0] * 8)  # good again, and resting until 13 s
     for second in range(12, 100):
         assert made.see(float(second), 0.0, 0.0) is False

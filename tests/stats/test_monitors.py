@@ -58,7 +58,7 @@ def test_shiryaev_roberts_sums_the_ratios_of_every_beginning():
     assert ShiryaevRoberts(0.8).statistics(scores) == pytest.approx(want)
 
 
-def test_shiryaev_roberts_keeps_the_promised_mean_time_to_a_false_alarm():
+def test_shiryaev_roberts_keeps_its_false_alarm_rate():
     promised, scores = 200.0, noise(200_000, seed=3)
     found = alarms(ShiryaevRoberts(1.0), scores, np.log(promised))
     assert len(scores) / len(found) > promised
@@ -71,7 +71,7 @@ def test_the_window_forgets_what_left_it():
 
 
 @pytest.mark.parametrize("monitor", MONITORS, ids=lambda one: one.title)
-def test_every_monitor_rises_when_acceptance_falls_and_starts_afresh_after_an_alarm(monitor):
+def test_every_monitor_rises_when_acceptance_falls(monitor):
     scores = np.concatenate([noise(200), noise(200) + 3.0])
     over = monitor.statistics(scores[:200]).max() + 1
     found = alarms(monitor, scores, over)
@@ -79,7 +79,7 @@ def test_every_monitor_rises_when_acceptance_falls_and_starts_afresh_after_an_al
     assert alarms(monitor, scores[found[0] + 1 :], over)[0] == found[1] - found[0] - 1
 
 
-def test_alarms_are_found_wherever_they_lie_and_none_where_there_is_none():
+def test_alarms_are_found_where_they_are_and_only_there():
     scores, places = np.zeros(5000), [0, 31, 32, 33, 1000, 4999]
     scores[places] = 9.0
     assert alarms(Cusum(0.5), scores, 8.0) == places

@@ -40,7 +40,7 @@ def typical(rng, between, spread) -> float:
 
 
 @pytest.mark.parametrize("world", WORLDS)
-def test_the_intervals_cover_at_least_as_often_as_the_method_page_says(monkeypatch, world):
+def test_intervals_cover_as_often_as_the_method_page_says(monkeypatch, world):
     monkeypatch.setattr(percentiles, "RESAMPLES", 199)
     spread, rng = dict(WORLDS[world]), np.random.default_rng(1)
     between = spread.pop("prompt")

@@ -141,6 +141,6 @@ def test_ratios_of_unpaired_or_nonpositive_values_are_refused(a, b):
 
 
 @pytest.mark.parametrize(("a", "b"), [([1.0, 2.0], [1.0, 0.0]), ([1.0], [1.0, 2.0])])
-def test_ratio_of_sums_refuses_an_empty_denominator_and_what_is_unpaired(a, b):
+def test_ratio_of_sums_refuses_zero_and_unpaired_values(a, b):
     with pytest.raises(ValueError, match="positive denominators"):
         ratio_of_sums_ci(a, b)

@@ -102,7 +102,7 @@ def told_by(verifier=None, **proposal) -> Checkpoint:
 
 
 @pytest.mark.parametrize("parallel", [False, True])
-def test_a_head_that_was_trained_for_a_target_of_another_class_is_refused(parallel):
+def test_a_head_for_a_target_of_another_class_is_refused(parallel):
     method, target = methods.of("eagle3", parallel), Checkpoint("t", SIZES | {"architectures": ["A"]})
     with pytest.raises(
         ConfigError, match="draft d was trained for old, a B, and target t is a A: use a draft"
@@ -128,7 +128,7 @@ def test_a_head_says_how_deep_it_was_trained_or_nothing_is_assumed(head, depth):
 
 
 @pytest.mark.parametrize(("head", "depth"), [("pocket-dense-eagle3", 5), ("pocket-moe-peagle", 8)])
-def test_more_tokens_than_a_shipped_head_was_trained_for_are_told_before_it_is_served(head, depth):
+def test_k_past_a_shipped_heads_training_is_warned_of_first(head, depth):
     def asked(k, **more):
         return speculation(method="eagle3", model=f"models/{head}", num_speculative_tokens=k, **more)
 
@@ -140,7 +140,7 @@ def test_more_tokens_than_a_shipped_head_was_trained_for_are_told_before_it_is_s
     assert preflight.past_training(TARGET, asked(9, synthetic_acceptance_rates=[0.5] * 9)) is None
 
 
-def test_what_a_head_of_the_hub_was_trained_for_is_read_from_the_cache(monkeypatch, tmp_path):
+def test_a_hub_heads_depth_is_read_from_the_cache(monkeypatch, tmp_path):
     import huggingface_hub
 
     head = speculation(method="eagle3", model="org/head")
