@@ -1,11 +1,11 @@
 """A made-up run on a cluster: load triples at 60 s, signal at 70, decision at 80, a pod ready at 130."""
 
-from specbook.records.experiment_results import ClusterRun, OpenLoopRequests, Performed, PodLife, Timeline
+from specbook.records.experiment_results import ActionOutcome, ClusterRun, OpenLoopRequests, PodLife, Timeline
 
 N = 200
 
 
-def made(lost_at: tuple[int, ...] = (), actions: tuple[Performed, ...] = ()) -> ClusterRun:
+def made(lost_at: tuple[int, ...] = (), actions: tuple[ActionOutcome, ...] = ()) -> ClusterRun:
     """One request a second, 2 s each; those of `lost_at` are truncated."""
     at = tuple(float(s) for s in range(N))
     sent = tuple(float(s) for s in range(N))

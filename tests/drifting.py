@@ -7,13 +7,13 @@ from specbook.config import Chapter
 from specbook.config.chapter import Experiment
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.experiment_results import (
-    Drifted,
+    DriftEpisodes,
     Episode,
-    FallenBack,
+    FallbackArms,
     Readings,
     Requests,
     RoutedArm,
-    Switched,
+    ServerSwitch,
 )
 from synthetic import HARDWARE, ORIGIN, START
 
@@ -42,34 +42,34 @@ def requests(sent: int, e2e_s: np.ndarray) -> Requests:
     )  # fmt: skip
 
 
-def quiet(episodes: int) -> Drifted:
+def quiet(episodes: int) -> DriftEpisodes:
     made = tuple(episode([3.5] * 120, [], seed=i) for i in range(episodes))
-    return Drifted(episodes=made, weights_sha256={"target": "t", "draft": "d"})
+    return DriftEpisodes(episodes=made, weights_sha256={"target": "t", "draft": "d"})
 
 
-def abrupt(episodes: int) -> Drifted:
+def abrupt(episodes: int) -> DriftEpisodes:
     made = tuple(episode([3.5] * 60, [2.2] * 60, seed=100 + i) for i in range(episodes))
-    return Drifted(episodes=made, weights_sha256={"target": "t", "draft": "d"})
+    return DriftEpisodes(episodes=made, weights_sha256={"target": "t", "draft": "d"})
 
 
-def slow(episodes: int) -> Drifted:
+def slow(episodes: int) -> DriftEpisodes:
     fall = list(np.linspace(3.5, 2.2, 30)) + [2.2] * 40
     made = tuple(episode([3.5] * 60, fall, seed=200 + i) for i in range(episodes))
-    return Drifted(episodes=made, weights_sha256={"target": "t", "draft": "d"})
+    return DriftEpisodes(episodes=made, weights_sha256={"target": "t", "draft": "d"})
 
 
-def behind(episodes: int) -> Drifted:
+def behind(episodes: int) -> DriftEpisodes:
     """A next version under the old head: quiet, and lower."""
     made = tuple(episode([2.2] * 60, [], seed=300 + i) for i in range(episodes))
-    return Drifted(episodes=made, weights_sha256={"target": "n", "draft": "d"})
+    return DriftEpisodes(episodes=made, weights_sha256={"target": "n", "draft": "d"})
 
 
-def fallen_back(repeats: int, lost: int = 0) -> FallenBack:
+def fallen_back(repeats: int, lost: int = 0) -> FallbackArms:
     """The drafting server alone is slow after the drift, and loses some."""
     arms = [
         arm(name, repeat, lost) for repeat in range(repeats) for name in ("fallback", "drafting", "plain")
     ]
-    return FallenBack(arms=tuple(arms), weights_sha256={"target": "t", "draft": "d"})
+    return FallbackArms(arms=tuple(arms), weights_sha256={"target": "t", "draft": "d"})
 
 
 def arm(name: str, repeat: int, lost: int) -> RoutedArm:
@@ -77,8 +77,8 @@ def arm(name: str, repeat: int, lost: int) -> RoutedArm:
     answered = 600 - (lost if name == "drafting" else 0)
     slow_s = {"fallback": 0.8, "drafting": 1.5, "plain": 0.9}[name]
     e2e = np.random.default_rng(repeat).lognormal(np.log(slow_s), 0.3, answered)
-    away = Switched(at_s=36.0, drafting=False, length=2.0, in_flight={"drafting": 8})
-    back = Switched(at_s=66.0, drafting=True, length=3.2, in_flight={"plain": 8})
+    away = ServerSwitch(at_s=36.0, drafting=False, length=2.0, in_flight={"drafting": 8})
+    back = ServerSwitch(at_s=66.0, drafting=True, length=3.2, in_flight={"plain": 8})
     return RoutedArm(
         arm=name, repeat=repeat,
         episode=base.model_copy(update={"drift_s": (30.0, 60.0), "requests": requests(600, e2e)}),
@@ -98,7 +98,7 @@ def write(plan: Chapter) -> None:
         )  # fmt: skip
 
 
-def _result(asked: Experiment) -> Drifted | FallenBack:
+def _result(asked: Experiment) -> DriftEpisodes | FallbackArms:
     if asked.name == "fallback":
         return fallen_back(repeats=2)
     if asked.parameters["target"]["name"] == "pocket-dense-next":

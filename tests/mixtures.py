@@ -9,8 +9,8 @@ from specbook.records.experiment_results import (
     ExpertsTouched,
     NoisyDomain,
     NoisyRouter,
-    Stepped,
-    Touched,
+    StepExperts,
+    StepTimes,
     Variant,
 )
 from specbook.records.run import SpecDecodeCounters
@@ -50,7 +50,7 @@ def about(value: float, width: float, unit: str = "prompts") -> Estimate:
 
 def _touched(given: dict, agreement: float) -> ExpertsTouched:
     found = [
-        Touched(domain=domain, concurrency=batch, num_speculative_tokens=k, experts=about(
+        StepExperts(domain=domain, concurrency=batch, num_speculative_tokens=k, experts=about(
             2 + agreement * (experts.touched(8, 2, batch * (k + 1)) - 2), 0.05, "answers"))
         for domain in given["domains"] for batch in given["concurrency"]
         for k in (0, *given["num_speculative_tokens"])
@@ -59,10 +59,10 @@ def _touched(given: dict, agreement: float) -> ExpertsTouched:
                           logit_spread=1.5, touched=tuple(found))  # fmt: skip
 
 
-def _stepped(given: dict) -> Stepped:
+def _stepped(given: dict) -> StepTimes:
     """Five milliseconds of which the target's pass takes four, or twice as long with a draft."""
     step_s = 0.01 if "speculation" in given else 0.005
-    return Stepped(
+    return StepTimes(
         variants=tuple(
             Variant(name=option["name"], length=2.0, step_s=(step_s,) * 3, profiled_step_s=step_s,
                     parts={"target's pass": 0.8, "between steps": 0.2})

@@ -1,4 +1,4 @@
-"""How every command speaks: one console, and one clear message when something went wrong."""
+"""Output of the commands: one console, and one clear message when something went wrong."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager

@@ -29,6 +29,6 @@ def test_only_the_same_arm_of_the_same_weights_is_a_replication(monkeypatch, tmp
             provenance=PROVENANCE.model_copy(update={"weights_sha256": {"target": "1"}}),
         ),
     ]  # fmt: skip
-    found = replication.of(best, shown, [*shown, *others])
+    found = replication.speedups(best, shown, [*shown, *others])
     assert found["speedup"].tolist() == [pytest.approx(2.5)]
-    assert replication.of(best, shown, shown).empty
+    assert replication.speedups(best, shown, shown).empty

@@ -9,7 +9,7 @@ from specbook import paths
 from specbook.analysis import scaling
 from specbook.bench.cluster_timeline import SIGNALS
 from specbook.deploy.manifests import find, render
-from specbook.records.experiment_results import Performed
+from specbook.records.experiment_results import ActionOutcome
 
 
 def test_stages_of_a_reaction():
@@ -40,13 +40,13 @@ def test_lost_requests_are_counted():
 
 
 def test_requests_during_an_action():
-    action = Performed(action="restart", began_s=100, ended_s=110, outcome="done")
+    action = ActionOutcome(action="restart", began_s=100, ended_s=110, outcome="done")
     rows = scaling.during(made(actions=(action,)), ["restart"])
     assert rows["sent_s"].tolist() == [float(s) for s in range(98, 126)]  # and a balancer's lag after it
 
 
 def test_a_rollout_lasts_until_its_old_pods_are_gone():
-    action = Performed(action="restart", began_s=100, ended_s=110, outcome="done")
+    action = ActionOutcome(action="restart", began_s=100, ended_s=110, outcome="done")
     run = made(actions=(action,), lost_at=(140,))
     old = run.pods[0].model_copy(update={"deleted_s": 111.0, "gone_s": 130.0})
     rows = scaling.during(run.model_copy(update={"pods": (old, run.pods[1])}), ["restart"])

@@ -15,7 +15,7 @@ from specbook.config import machines, models
 from specbook.config.schema import Speculation, Target
 from specbook.errors import ConfigError
 from specbook.records import machine_rule, published
-from specbook.stats.shape import Sized
+from specbook.stats.shape import TargetShape
 
 EACH = [
     f"{folder}:{one.name}"
@@ -29,7 +29,7 @@ BIG = Target(name="big", model="meta-llama/Llama-3.3-70B-Instruct", max_model_le
 def test_every_shipped_model_fits_its_machine_with_its_head(hardware):
     what = machine_rule.load(hardware)
     for target, speculation in config.load("02_eagle3", hardware, "full").arms():
-        found = resources.of(what, target, speculation)
+        found = resources.memory_of(what, target, speculation)
         assert found is not None
         assert found.sequences >= 16, found.sum()
 
@@ -116,7 +116,7 @@ def test_a_machine_with_too_few_devices_is_refused():
 
 def test_a_share_of_ones_own_is_taken():
     own = BIG.model_copy(update={"extra_args": ("--gpu-memory-utilization", "0.5")})
-    assert resources.of(machine_rule.load("h200"), own, None).share == 0.5
+    assert resources.memory_of(machine_rule.load("h200"), own, None).share == 0.5
 
 
 def test_a_head_that_no_file_names_is_unknown():
@@ -137,7 +137,7 @@ def test_an_unknown_gpu_has_no_seconds_and_no_price():
 
 def test_seconds_by_hand():
     point = config.load("02_eagle3", "h200", "full").points()[0]
-    known = Sized.of(point.target, *models.stored(point.target))
+    known = TargetShape.of(point.target, *models.stored(point.target))
     read = known.shape.weight_bytes(2, 1, 1) + point.load.concurrency * known.shape.kv_bytes(512, 2)
     turns = point.load.num_requests + point.load.num_warmups
     assert resources.seconds(machine_rule.load("h200"), point) == pytest.approx(turns * 512 * read / 4.8e12)
@@ -146,7 +146,7 @@ def test_seconds_by_hand():
 def test_a_model_of_an_unknown_kind_is_not_refused(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "mamba", "dtype": "bfloat16"}')
     own = BIG.model_copy(update={"model": str(tmp_path)})
-    assert Sized.of(own, *models.stored(own)) is None
+    assert TargetShape.of(own, *models.stored(own)) is None
     assert resources.server(machine_rule.load("h200"), own, None).startswith("not known: big")
 
 

@@ -41,7 +41,7 @@ def test_hosts_of_a_model_have_a_price_and_its_heads_draft(name):
     for head in model.heads.values():
         assert head.draft.model
         assert model.head_of(head.draft.model) == head
-    assert {models.of(weights.model) for weights in model.weights.values()} == {
+    assert {models.by_hub_id(weights.model) for weights in model.weights.values()} == {
         (name, form) for form in model.weights
     }
 

@@ -178,7 +178,7 @@ def test_what_is_downloaded_is_what_params_models_pins(overlay):
     (fetched,) = [
         d["data"] for d in find(manifests(overlay), "ConfigMap") if "TARGET_REPO" in d.get("data", {})
     ]
-    model = models.load(models.of(fetched["TARGET_REPO"])[0])
+    model = models.load(models.by_hub_id(fetched["TARGET_REPO"])[0])
     (weights,) = [one for one in model.weights.values() if one.model == fetched["TARGET_REPO"]]
     assert fetched["TARGET_REVISION"] == fetched["DRAFT_FOR"] == weights.revision
     assert fetched["DRAFT_REVISION"] == model.head_of(fetched["DRAFT_REPO"]).draft.revision

@@ -11,7 +11,7 @@ from specbook import paths
 from specbook.config.checkpoint import read_config
 from specbook.config.schema import Target
 from specbook.errors import ConfigError
-from specbook.stats.shape import Sized
+from specbook.stats.shape import TargetShape
 
 DENSE = paths.models_dir() / "pocket-dense"
 TARGET = Target(name="t", model="t", max_model_len=64)
@@ -50,7 +50,7 @@ def test_its_config_says_so_and_the_sums_know_it(copy):
     (group,) = QuantizationConfig.model_validate(stored).config_groups.values()
     assert (group.weights.num_bits, group.weights.strategy) == (8, "channel")
     assert (group.input_activations.strategy, group.input_activations.dynamic) == ("token", True)
-    found = Sized.of(TARGET, read_config(copy))
+    found = TargetShape.of(TARGET, read_config(copy))
     assert (found.widths.dtype_bytes, found.widths.layer_bytes) == (2, 1)
     assert not (copy / "quality.json").exists()  # it is the other one's
 
@@ -84,7 +84,7 @@ def test_the_int4_copy_says_so_and_the_sums_know_it(tmp_path):
     (group,) = QuantizationConfig.model_validate(stored).config_groups.values()
     assert (group.weights.num_bits, group.weights.group_size) == (4, quantize.GROUP)
     assert (stored["format"], group.input_activations) == ("pack-quantized", None)
-    assert Sized.of(TARGET, read_config(made)).widths.layer_bytes == 0.5
+    assert TargetShape.of(TARGET, read_config(made)).widths.layer_bytes == 0.5
 
 
 def test_it_replaces_what_lay_there_and_needs_a_model(copy, tmp_path):

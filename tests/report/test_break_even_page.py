@@ -7,7 +7,7 @@ import synthetic
 from specbook import config, records
 from specbook.config import Plan
 from specbook.records.experiment import ExperimentRecord
-from specbook.records.experiment_results import Pair, Played, TimedArm
+from specbook.records.experiment_results import AcceptanceComparison, Pair, TimedArm
 from specbook.records.origin import Hardware
 from specbook.report import break_even_page
 
@@ -33,7 +33,7 @@ def played(tail: float) -> None:
         turns = tuple(0.01 + 0.0001 * i for i in range(6))
         real = TimedArm(rates=(0.8, 0.6), length=(2.4,) * 6, step_s=turns, tpot_s=((1.0, 1.0, 2.0),) * 6)
         other = real.model_copy(update={"tpot_s": ((1.0, 1.0, 1.0 + tail),) * 6})
-        result = Played(rates=(0.8, 0.6), pairs=(Pair(concurrency=1, real=real, played=other),))
+        result = AcceptanceComparison(rates=(0.8, 0.6), pairs=(Pair(concurrency=1, real=real, played=other),))
         records.append(
             ExperimentRecord(
                 run_id=f"simulated-{index}", chapter=chapter.chapter, kind="simulated", status="ok",

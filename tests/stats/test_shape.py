@@ -5,7 +5,7 @@ import pytest
 from factories import target
 from specbook.config import models
 from specbook.errors import ConfigError
-from specbook.stats.shape import FORMATS, KEPT_BYTES, ModelShape, Sized, widths
+from specbook.stats.shape import FORMATS, KEPT_BYTES, ModelShape, TargetShape, widths
 
 
 def config(model_type, hidden, layers, heads, kv, inter, vocab, tied=False, **more):
@@ -95,7 +95,7 @@ def test_widths_are_known_or_none(served, config, want):
 
 
 def test_a_model_file_says_the_format_that_its_config_does_not():
-    found = Sized.of(target(), models.config("llama-3.3-70b"), "fp8")
+    found = TargetShape.of(target(), models.config("llama-3.3-70b"), "fp8")
     assert (found.form, found.widths.layer_bytes, found.widths.dtype_bytes) == (FORMATS["fp8"], 1, KEPT_BYTES)
 
 
@@ -103,4 +103,4 @@ def test_a_model_file_says_the_format_that_its_config_does_not():
     "config", [None, {"model_type": "mamba"}, {**PUBLISHED["Qwen3-8B"][0], "dtype": "int3"}]
 )
 def test_what_a_config_does_not_say_is_not_known(config):
-    assert Sized.of(target(dtype="auto"), config) is None
+    assert TargetShape.of(target(dtype="auto"), config) is None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from specbook.analysis import summaries
 from specbook.errors import RecordError
+from specbook.records.experiment_results import Probed
 from specbook.records.run import RunRecord, SpecDecodeCounters
 from specbook.records.run_set import RunSet
 from specbook.stats import ratios
@@ -28,6 +29,10 @@ COLUMNS = (
 )  # fmt: skip
 BY_REQUEST = (
     "load", "domain", "arm", "method", "label", "num_speculative_tokens", "prompt_id", "length",
+)  # fmt: skip
+PROBE = (
+    "domain", "prompts", "refused", "output_tokens", "tokens_per_s", "rate", "length", "macro", "p10", "p90",
+    "estimate", "joint", "conditional",
 )  # fmt: skip
 
 
@@ -214,3 +219,36 @@ def _row(key: tuple, records: list[RunRecord], new: dict[str, float]) -> dict:
         "conditional": np.where(distinct < FEW, np.nan, conditional(pooled)),
         "trained_depth": max(depths, default=np.nan),
     }
+
+
+def of_probe(answers: Iterable[Probed]) -> pd.DataFrame:
+    """One row per domain (PROBE), in the order of their first prompts.
+
+    rate and length are micro averages, over tokens, and `estimate` is the length's, its interval over
+    prompts; macro, p10 and p90 are of the lengths of single requests. joint and conditional are [K] arrays.
+    NaN where nothing was drafted. tokens_per_s is that of one request at a time.
+    """
+    groups: dict[str, list[Probed]] = {}
+    for one in answers:
+        groups.setdefault(one.domain, []).append(one)
+    return summaries.frame([_probe_row(domain, group) for domain, group in groups.items()], PROBE)
+
+
+def _probe_row(domain: str, group: list[Probed]) -> dict:
+    answered = [one for one in group if one.refused is None]
+    counted = [one.spec_decode for one in answered if one.spec_decode and one.spec_decode.num_drafts]
+    took = sum(one.e2e_s for one in answered)
+    tokens = sum(one.output_tokens for one in answered)
+    row = {
+        "domain": domain, "prompts": len(answered), "refused": len(group) - len(answered),
+        "output_tokens": tokens, "tokens_per_s": tokens / took if took else np.nan,
+    }  # fmt: skip
+    if not counted:
+        return row | {name: np.nan for name in PROBE if name not in row} | {"estimate": None}
+    pooled, lengths = pool(counted), [length(one) for one in counted]
+    return row | {
+        "rate": rate(pooled), "length": length(pooled),
+        "macro": macro(lengths), "p10": float(np.quantile(lengths, 0.1)),
+        "p90": float(np.quantile(lengths, 0.9)), "estimate": length_ci(counted, "prompts"),
+        "joint": joint(pooled), "conditional": conditional(pooled),
+    }  # fmt: skip

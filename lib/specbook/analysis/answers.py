@@ -27,7 +27,7 @@ def pairs(runs: Iterable[RunRecord]) -> pd.DataFrame:
     """Answers to the same request side by side; greedy decoding only.
 
     Columns: CELL, prompt (numbers what was asked: in which cell, which prompt), arm and label (of what was
-        held against the baseline), comparison (a `Comparison`), and same (character for character). Loads
+        compared with the baseline), comparison (a `Comparison`), and same (character for character). Loads
         without speculation have no rows.
 
     Raises:

@@ -53,7 +53,7 @@ def _bill(api: ApiPrice, counted: Mapping[str, float]) -> dict[str, object]:
 
 
 def rented(rows: Iterable[PublishedRow]) -> pd.DataFrame:
-    """Published rates on one rented GPU, priced by the hour and held against hosts of the same model.
+    """Published rates on one rented GPU, priced by the hour and compared with hosts of the same model.
 
     Only rows whose rate is a plain number, whose machine has a listed on-demand price, and whose model
     somebody hosts. Columns: model, draft, batch, hardware, tokens_per_s, machine, usd_per_hour,

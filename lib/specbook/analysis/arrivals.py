@@ -1,4 +1,4 @@
-"""How a server behaves under load: records -> tables of step times, Poisson arrivals and utilisation."""
+"""Poisson arrivals: records -> rates, queue wait and latency, and the highest rate without a queue."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Acceptance played at given rates: what a step costs, what that brings, whether it can be believed."""
+"""Acceptance played at given rates: what a step costs, the speed-up that follows, whether both agree."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,7 +8,7 @@ import pandas as pd
 from specbook.analysis import speedup, summaries
 from specbook.config.schema import Speculation
 from specbook.records.experiment import ExperimentRecord
-from specbook.records.experiment_results import Played
+from specbook.records.experiment_results import AcceptanceComparison
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
 from specbook.stats import ratios
@@ -16,7 +16,7 @@ from specbook.stats.estimate import Estimate
 
 K = "num_speculative_tokens"
 MAP = ("load", "concurrency", "method", K, "step_s", "price", "played")
-BESIDE = ("method", "domain", "concurrency", "set_length", "real_length", "played_length", "step", "spread")
+COMPARED = ("method", "domain", "concurrency", "set_length", "real_length", "played_length", "step", "spread")
 TAIL = 90
 """Percentile of the requests' TPOT whose distance from the median is their spread: too few for p99."""
 
@@ -63,8 +63,8 @@ def _step(run: RunRecord) -> dict[str, object]:
     }  # fmt: skip
 
 
-def beside(results: Iterable[tuple[ExperimentRecord, Played]]) -> pd.DataFrame:
-    """One row per experiment and batch. Columns BESIDE: tokens a step that were set, and of both servers; and
+def comparison(results: Iterable[tuple[ExperimentRecord, AcceptanceComparison]]) -> pd.DataFrame:
+    """One row per experiment and batch (COMPARED): tokens a step that were set, and of both servers; and
     Estimates over turns of the played over the real server's step, and of what the requests' TPOT has as
     `spread`: its TAIL percentile over its median, which asks of no two servers that they accept alike.
     """
@@ -81,7 +81,7 @@ def beside(results: Iterable[tuple[ExperimentRecord, Played]]) -> pd.DataFrame:
                  "step": _ratio(played.step_s, real.step_s),
                  "spread": _ratio(_spread(played.tpot_s), _spread(real.tpot_s))}
             )  # fmt: skip
-    return summaries.frame(rows, BESIDE)
+    return summaries.frame(rows, COMPARED)
 
 
 def _ratio(played: Sequence[float], real: Sequence[float]) -> Estimate:

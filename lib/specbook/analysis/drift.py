@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from specbook.records.experiment import ExperimentRecord
-from specbook.records.experiment_results import Drifted, FallenBack, Readings, Requests, RoutedArm
-from specbook.records.experiment_results import Episode as Recorded
+from specbook.records.experiment_results import DriftEpisodes, FallbackArms, Readings, Requests, RoutedArm
+from specbook.records.experiment_results import Episode as RecordedEpisode
 from specbook.stats import detection, ratios
 from specbook.stats.detection import Blocks, Episode, Quiet
 from specbook.stats.estimate import Estimate
@@ -35,19 +35,19 @@ SERVED = (
 class Recordings(NamedTuple):
     """What a chapter's experiments of drift recorded, by what their traffic did."""
 
-    quiet: list[Recorded]
-    abrupt: list[Recorded]
-    slow: list[Recorded]
+    quiet: list[RecordedEpisode]
+    abrupt: list[RecordedEpisode]
+    slow: list[RecordedEpisode]
 
     @classmethod
-    def kept(cls, records: Iterable[tuple[ExperimentRecord, Drifted]]) -> "Recordings":
+    def of_records(cls, records: Iterable[tuple[ExperimentRecord, DriftEpisodes]]) -> "Recordings":
         """Recordings from what `experiments.replay` gives."""
         return cls.of(
             (bool(record.experiment.parameters["traffic"].get("ramp")), result) for record, result in records
         )
 
     @classmethod
-    def of(cls, results: Iterable[tuple[bool, Drifted]]) -> "Recordings":
+    def of(cls, results: Iterable[tuple[bool, DriftEpisodes]]) -> "Recordings":
         """Recordings from experiments, each given as (whether its drift is slow, its result)."""
         made = cls([], [], [])
         for slow, result in results:
@@ -78,7 +78,7 @@ def growth(readings: Readings) -> Growth:
     return Growth.of(readings.at_s, readings.num_drafts, readings.num_accepted_tokens)
 
 
-def lengths(episode: Recorded) -> pd.DataFrame:
+def lengths(episode: RecordedEpisode) -> pd.DataFrame:
     """One row per interval: at_s (its end), drafts, length (tokens a step, bonus token included)."""
     seen = growth(episode.readings)
     return pd.DataFrame(
@@ -86,7 +86,7 @@ def lengths(episode: Recorded) -> pd.DataFrame:
     )
 
 
-def e2e_medians(episode: Recorded, width_s: float) -> pd.DataFrame:
+def e2e_medians(episode: RecordedEpisode, width_s: float) -> pd.DataFrame:
     """Medians of requests' E2E by when they were sent: `at_s`, the middle of each `width_s`, and `e2e_s`."""
     sent, e2e = pd.Series(episode.requests.start_s), pd.Series(episode.requests.e2e_s)
     medians = e2e.astype(float).groupby((sent // width_s).astype(int)).median()
@@ -148,11 +148,11 @@ def joined_growths(parts: Sequence[Growth]) -> Growth:
     return Growth(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-def _episode(recorded: Recorded) -> Episode:
+def _episode(recorded: RecordedEpisode) -> Episode:
     return Episode(growth(recorded.readings), recorded.drift_s[0])
 
 
-def _row(drift: str, within_s: float, one: detection.Detected) -> dict:
+def _row(drift: str, within_s: float, one: detection.Detection) -> dict:
     seconds = [delay.seconds for delay in one.delays]
     return {
         "drift": drift, "within_s": within_s, "monitor": one.title, "threshold": one.threshold,
@@ -163,7 +163,7 @@ def _row(drift: str, within_s: float, one: detection.Detected) -> dict:
     }  # fmt: skip
 
 
-def rolled_out(before: Recorded, after: Recorded) -> Episode:
+def rolled_out(before: RecordedEpisode, after: RecordedEpisode) -> Episode:
     """The counters of one recording, then those of another server, as a scraper sees a roll-out.
 
     The new server counts from 0. Its drift begins with its first reading; how long both were down is not in
@@ -184,7 +184,9 @@ def _from_0(counts: Sequence[int | None]) -> list[int | None]:
     return [None if one is None or counts[0] is None else one - counts[0] for one in counts]
 
 
-def rollouts(recordings: Recordings, after: Sequence[Recorded], compared: pd.DataFrame) -> pd.DataFrame:
+def rollouts(
+    recordings: Recordings, after: Sequence[RecordedEpisode], compared: pd.DataFrame
+) -> pd.DataFrame:
     """Each monitor (ROLLED) over roll-outs, at its calmest threshold for abrupt drifts in `compare`; where
     several are as calm, at the quickest.
 
@@ -207,7 +209,7 @@ def rollouts(recordings: Recordings, after: Sequence[Recorded], compared: pd.Dat
     return pd.DataFrame(rows, columns=list(ROLLED))
 
 
-def served(result: FallenBack) -> pd.DataFrame:
+def served(result: FallbackArms) -> pd.DataFrame:
     """One row per arm (SERVED), repeats together: what became of the requests, and how long they took.
 
     Of the lost, `broken` had begun to be answered. tokens_per_s is that of whole windows; in_flight counts
@@ -219,17 +221,17 @@ def served(result: FallenBack) -> pd.DataFrame:
     return pd.DataFrame([_served(name, arms) for name, arms in groups.items()], columns=list(SERVED))
 
 
-def gain(result: FallenBack, over: str) -> Estimate:
+def gain(result: FallbackArms, over: str) -> Estimate:
     """Tokens per second with fallback in those of the arm `over`, repeat by repeat, with its interval."""
     return _ratio(result, over, lambda one: _tokens_per_s([one]))
 
 
-def tail(result: FallenBack, over: str) -> Estimate:
+def tail(result: FallbackArms, over: str) -> Estimate:
     """The p99 of E2E with fallback in that of the arm `over`; see `gain`."""
     return _ratio(result, over, lambda one: float(np.quantile(one.e2e_s, 0.99)))
 
 
-def _ratio(result: FallenBack, over: str, of: Callable[[Requests], float]) -> Estimate:
+def _ratio(result: FallbackArms, over: str, of: Callable[[Requests], float]) -> Estimate:
     by_arm = {(arm.arm, arm.repeat): of(arm.episode.requests) for arm in result.arms}
     repeats = sorted({repeat for _, repeat in by_arm})
     mine, others = ([by_arm[name, repeat] for repeat in repeats] for name in ("fallback", over))

@@ -11,7 +11,7 @@ from specbook.config.schema import Target
 from specbook.records.experiment_results import ExpertsTouched, NoisyDomain, NoisyRouter
 from specbook.records.run import RunRecord
 from specbook.stats import experts, roofline
-from specbook.stats.shape import Sized
+from specbook.stats.shape import TargetShape
 
 K = "num_speculative_tokens"
 TOUCHED = (
@@ -41,7 +41,7 @@ def touched(results: Iterable[ExpertsTouched], target: Target) -> pd.DataFrame:
     read to verify over those read to decode, by count and by formula; NaN where the model's config is not
     here, or no decode step of that domain and batch was counted.
     """
-    sized, rows = Sized.of(target, *models.stored(target)), []
+    sized, rows = TargetShape.of(target, *models.stored(target)), []
     for result in results:
         decode = {(one.domain, one.concurrency): one.experts.value
                   for one in result.touched if one.num_speculative_tokens == 0}  # fmt: skip

@@ -17,7 +17,7 @@ Answered = Mapping[str, pd.DataFrame]
 """run_id -> the tokens and seconds of each (domain, prompt): of `answered`."""
 
 
-class Paired(NamedTuple):
+class PairedRatios(NamedTuple):
     """An arm's speed over another's, measured in the same rounds."""
 
     by_restart: pd.Series
@@ -26,17 +26,17 @@ class Paired(NamedTuple):
     """(domain, prompt) -> change of the log ratio without that prompt; see `ratios.leave_one_out`."""
 
     @classmethod
-    def mean(cls, parts: Sequence["Paired"]) -> "Paired":
+    def mean(cls, parts: Sequence["PairedRatios"]) -> "PairedRatios":
         """Geometric mean over domains; restarts that lack one of them are another mix, and left out."""
         both = pd.concat([part.by_restart for part in parts], axis=1, join="inner")
         changes = pd.concat([part.by_prompt for part in parts]) / len(parts)
         return cls(np.exp(np.log(both).mean(axis=1)), changes)
 
-    def over(self, other: "Paired") -> "Paired":
+    def over(self, other: "PairedRatios") -> "PairedRatios":
         """This ratio over the other, in the restarts that both have."""
         both = self.by_restart.index.intersection(other.by_restart.index)
         changes = self.by_prompt.sub(other.by_prompt, fill_value=0.0)
-        return Paired(self.by_restart[both] / other.by_restart[both], changes)
+        return PairedRatios(self.by_restart[both] / other.by_restart[both], changes)
 
     def estimate(self) -> Estimate:
         """The geometric mean over restarts, with an interval that covers restarts and prompts."""
@@ -66,7 +66,7 @@ def _sums(run: RunRecord, speed: Speed) -> pd.DataFrame:
 
 
 def by_prompt(arm: Sequence[pd.DataFrame], base: Sequence[pd.DataFrame] = ()) -> pd.Series:
-    """`Paired.by_prompt` of two arms' windows, `answered` of each; or of one arm's own speed."""
+    """`PairedRatios.by_prompt` of two arms' windows, `answered` of each; or of one arm's own speed."""
     prompts = arm[0].index
     for window in (*arm, *base):
         prompts = prompts if window.index.equals(prompts) else prompts.union(window.index)

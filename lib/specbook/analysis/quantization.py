@@ -1,4 +1,4 @@
-"""One model in several precisions: what narrowing changes in speed, in a draft's acceptance."""
+"""One model in several precisions: what narrowing changes in speed, and in a draft's acceptance."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from specbook.analysis import acceptance, paired, speedup, summaries
-from specbook.analysis.paired import Answered, Paired
+from specbook.analysis.paired import Answered, PairedRatios
 from specbook.analysis.summaries import Speed
 from specbook.records.run import RunRecord
 from specbook.stats.estimate import Estimate
@@ -48,4 +48,4 @@ def _against(cell: pd.DataFrame, other: pd.DataFrame, answered: Answered) -> Est
         for domain, own in cell.groupby("domain", sort=False)
         if len(both := speedup.pairs(own, other[other["domain"] == domain], SPEED))
     ]
-    return Paired.mean(parts).estimate() if parts else None
+    return PairedRatios.mean(parts).estimate() if parts else None

@@ -12,7 +12,7 @@ from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
 
 
-def of(best: pd.Series, shown: Iterable[RunRecord], recorded: Iterable[RunRecord]) -> pd.DataFrame:
+def speedups(best: pd.Series, shown: Iterable[RunRecord], recorded: Iterable[RunRecord]) -> pd.DataFrame:
     """Rows of `speedups` of the arm, load, domain and weights of `best`, in `recorded` but not in `shown`."""
     runs = {run.run_id: run for run in shown}
     weights: dict[str, str] = {}

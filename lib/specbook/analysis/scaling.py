@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from specbook.records.experiment_results import ClusterRun, OpenLoopRequests, Performed
+from specbook.records.experiment_results import ActionOutcome, ClusterRun, OpenLoopRequests
 from specbook.stats.percentiles import enough_for
 
 TARGET_MS = {"queue_wait_ms": 500.0, "queue_time_p95_ms": 2000.0}
@@ -57,7 +57,7 @@ def during(run: ClusterRun, actions: Iterable[str]) -> pd.DataFrame:
     return rows[hit]
 
 
-def _over_s(run: ClusterRun, action: Performed) -> float:
+def _over_s(run: ClusterRun, action: ActionOutcome) -> float:
     """When the pods that an action ended are gone, and no balancer sends to them any more."""
     ended = [
         pod for pod in run.pods if action.began_s <= (pod.deleted_s or -np.inf) <= action.ended_s + SEEN_S

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from specbook.analysis import paired, summaries
-from specbook.analysis.paired import Answered, Paired
+from specbook.analysis.paired import Answered, PairedRatios
 from specbook.analysis.summaries import CELL, NAMES, Speed
 from specbook.errors import RecordError
 from specbook.records.run import RunRecord
@@ -48,7 +48,7 @@ def speedups(runs: RunSet, baseline: str = "best", speed: Speed = "output_tokens
     Returns:
         Columns: CELL, arm, method, label, num_speculative_tokens, baseline (which arm it was),
             baseline_execution, baseline_tokens_per_s and tokens_per_s (geometric means over the same rounds),
-            speedup, low, high, n, ci_method, `estimate` (the `Estimate`), paired (the `Paired`), and
+            speedup, low, high, n, ci_method, `estimate` (the `Estimate`), paired (the `PairedRatios`), and
             records (their ids, the arm's first). Cells without the baseline, and arms that share no round
             with it, have no row.
 
@@ -89,14 +89,14 @@ def _refuse_twins(cell: pd.DataFrame) -> None:
         )
 
 
-def ratio(own: pd.DataFrame, speed: Speed, answered: Answered) -> Paired:
+def ratio(own: pd.DataFrame, speed: Speed, answered: Answered) -> PairedRatios:
     """Ratio of one arm's speed to the baseline's, from its `pairs`.
 
     Both speeds per restart are geometric means over the rounds that both have.
     """
     arm, base = (_by_restart(own[column], own["restart"]) for column in (speed, f"{speed}_base"))
     windows = ([answered[run_id] for run_id in own[column]] for column in ("run_id", "run_id_base"))
-    return Paired(arm / base, paired.by_prompt(*windows))
+    return PairedRatios(arm / base, paired.by_prompt(*windows))
 
 
 def _by_restart(speeds: pd.Series, restarts: pd.Series) -> pd.Series:
@@ -191,7 +191,7 @@ def _of_arm(table: pd.DataFrame, best: Any) -> Estimate:
 
 def over_domains(cells: pd.DataFrame) -> Estimate:
     """The geometric mean of some rows of `speedups`, one arm's; no interval if no restart has all."""
-    ratio = Paired.mean(list(cells["paired"]))
+    ratio = PairedRatios.mean(list(cells["paired"]))
     if len(ratio.by_restart):
         return ratio.estimate()
     value = float(np.exp(np.log(cells["speedup"].astype(float)).mean()))
@@ -212,7 +212,7 @@ def past_training(table: pd.DataFrame, depths: Mapping[str, int]) -> pd.DataFram
     rows = []
     for (load, method), cells in table.groupby(["load", "method"], sort=False):
         by_k = cells.groupby("num_speculative_tokens", sort=True)
-        each = {k: Paired.mean(list(own["paired"])) for k, own in by_k}
+        each = {k: PairedRatios.mean(list(own["paired"])) for k, own in by_k}
         depth = depths.get(method)
         for k, speeds in each.items() if depth in each else ():
             ratio = speeds.over(each[depth])

@@ -10,11 +10,11 @@ from specbook.analysis import summaries
 from specbook.config import models
 from specbook.config.schema import Speculation
 from specbook.records.experiment import ExperimentRecord
-from specbook.records.experiment_results import Stepped, Variant
+from specbook.records.experiment_results import StepTimes, Variant
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
 from specbook.stats import ratios, roofline
-from specbook.stats.shape import Sized
+from specbook.stats.shape import TargetShape
 
 PARTS = ("target", "arm", "part", "milliseconds")
 OPTIONS = ("arm", "option", "length", "estimate")
@@ -61,7 +61,7 @@ def decode_steps(runs: Iterable[RunRecord]) -> pd.DataFrame:
 def _least(runs: Sequence[RunRecord], batch: int, context: int, step_s: float) -> dict[str, Any]:
     """The least that a step could take at the median of the runs' measured peaks, which differ by host."""
     target, devices = runs[0].point.target, _devices(runs[0])
-    sized = Sized.of(target, *models.stored(target))
+    sized = TargetShape.of(target, *models.stored(target))
     if sized is None or devices is None:
         return UNKNOWN
     width = sized.widths
@@ -95,7 +95,7 @@ def _devices(run: RunRecord) -> int | None:
     }.get(run.hardware.kind, run.point.target.tensor_parallel_size)
 
 
-def parts(results: Iterable[tuple[ExperimentRecord, Stepped]]) -> pd.DataFrame:
+def parts(results: Iterable[tuple[ExperimentRecord, StepTimes]]) -> pd.DataFrame:
     """Milliseconds of a step by part, of each experiment's first variant: columns PARTS.
 
     The profiler says the shares; they are laid over the step as it was timed without it.
@@ -112,7 +112,7 @@ def parts(results: Iterable[tuple[ExperimentRecord, Stepped]]) -> pd.DataFrame:
     return summaries.frame(rows, PARTS)
 
 
-def options(results: Iterable[tuple[ExperimentRecord, Stepped]]) -> pd.DataFrame:
+def options(results: Iterable[tuple[ExperimentRecord, StepTimes]]) -> pd.DataFrame:
     """What each further variant makes of the first one's step: columns OPTIONS.
 
     `estimate` is a ratio of times over turns; below one, the step is shorter. `length` is the variant's
@@ -130,7 +130,7 @@ def options(results: Iterable[tuple[ExperimentRecord, Stepped]]) -> pd.DataFrame
     return summaries.frame(rows, OPTIONS)
 
 
-def brought(results: Iterable[tuple[ExperimentRecord, Stepped]]) -> pd.DataFrame:
+def brought(results: Iterable[tuple[ExperimentRecord, StepTimes]]) -> pd.DataFrame:
     """What each variant of each draft's step is worth, computed: columns BROUGHT.
 
     `price` is its step over the shortest that any variant of the same target's baseline has, and `brings` its

@@ -11,7 +11,7 @@ AS_USUAL = 1.5
 """Below so many times the pace of the others, the engine did what it always does."""
 
 
-class Late(NamedTuple):
+class LateAnswers(NamedTuple):
     """Answers whose first chunk came late: see `stats.windows.late_first_chunks`."""
 
     count: int
@@ -27,16 +27,18 @@ class Late(NamedTuple):
     """Median over them of E2E per token, over the median of their window's others; NaN without others."""
 
 
-def found(requests: pd.DataFrame) -> Late:
+def late_answers(requests: pd.DataFrame) -> LateAnswers:
     """Late answers among `summaries.pooled_requests`."""
     some = requests[requests["late"]]
     if some.empty:
-        return Late(0, len(requests), 0, "", 0, 0, np.nan)
+        return LateAnswers(0, len(requests), 0, "", 0, 0, np.nan)
     places = requests.groupby(["arm", "load"], sort=False)["late"].agg(["sum", "size"])
     arm, load = places["sum"].idxmax()
     most, of = places.loc[(arm, load)]
     whole = int((some["ttft_s"] > WHOLE * some["e2e_s"]).sum())
-    return Late(len(some), len(requests), whole, f"{arm} at {load}", int(most), int(of), _pace(requests))
+    return LateAnswers(
+        len(some), len(requests), whole, f"{arm} at {load}", int(most), int(of), _pace(requests)
+    )
 
 
 def _pace(requests: pd.DataFrame) -> float:

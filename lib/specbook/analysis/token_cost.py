@@ -12,7 +12,7 @@ from scipy.stats import theilslopes
 
 from specbook import records
 from specbook.analysis import latency, paired, speedup, summaries
-from specbook.analysis.paired import Answered, Paired
+from specbook.analysis.paired import Answered, PairedRatios
 from specbook.config import prompt_files
 from specbook.config.chapter import CostPlan, Objective
 from specbook.records.run import RunRecord
@@ -30,7 +30,7 @@ def rates(runs: Iterable[RunRecord]) -> pd.DataFrame:
     A restart's rate is its tokens over its seconds, domain after domain, so that each domain counts with the
     requests that were sent. Columns: load, concurrency, arm, method, label, num_speculative_tokens,
     output (`Estimate`, tokens/s), speed (its value), by_round (tokens/s by restart and round), by_prompt (see
-    `Paired`), records (their ids), kind (BASELINE or SPECULATING), input_tokens_per_s, ttft_p99_s,
+    `PairedRatios`), records (their ids), kind (BASELINE or SPECULATING), input_tokens_per_s, ttft_p99_s,
     tpot_p99_s, n (distinct prompts), enough (prompts for a p99, and no late first chunks that decide it).
     """
     closed = RunSet.of(runs).closed
@@ -69,7 +69,7 @@ def _rate(cell: pd.DataFrame, answered: Answered) -> dict[str, Any]:
     whole = sums[sums["domains"] == every]  # a round that lacks a domain has another mix
     speeds = whole["written"] / whole["seconds"]
     changes = paired.by_prompt([pd.concat([answered[run_id] for run_id in runs]) for runs in whole["runs"]])
-    estimate = Paired(_by_restart(speeds), changes).estimate()
+    estimate = PairedRatios(_by_restart(speeds), changes).estimate()
     return {
         "output": estimate,
         "speed": estimate.value,
@@ -149,7 +149,7 @@ def dearer(good: pd.DataFrame) -> Estimate | None:
         return None
     base, speculating = (_by_restart(both.iloc[:, side]) for side in (0, 1))
     changes = sides[0].by_prompt.sub(sides[1].by_prompt, fill_value=0.0)
-    return Paired(base / speculating, changes).estimate()
+    return PairedRatios(base / speculating, changes).estimate()
 
 
 def splits(table: pd.DataFrame, runs: Iterable[RunRecord], plan: CostPlan) -> pd.DataFrame:

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 import pandas as pd
 
 from specbook.analysis import acceptance, speedup, summaries, tail
-from specbook.analysis.paired import Paired
+from specbook.analysis.paired import PairedRatios
 from specbook.config.schema import Domain
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
@@ -52,7 +52,7 @@ def gains(runs: Iterable[RunRecord]) -> pd.DataFrame:
         rows.append(
             {**dict(zip(names, key, strict=True)), "concurrency": batch[key[0]],
              "domains": tuple(cell["domain"]), "speedup": estimate.value, "low": estimate.low,
-             "high": estimate.high, "estimate": estimate, "paired": Paired.mean(list(cell["paired"]))}
+             "high": estimate.high, "estimate": estimate, "paired": PairedRatios.mean(list(cell["paired"]))}
         )  # fmt: skip
     return summaries.frame(rows, GAINS)
 

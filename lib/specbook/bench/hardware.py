@@ -34,7 +34,7 @@ class Devices(NamedTuple):
     name: str
     count: int
     memory_bytes: int | None
-    """Of each."""
+    """Memory of each of them; None where the driver does not report it."""
 
 
 class Peak(NamedTuple):

@@ -92,7 +92,7 @@ def chosen(model: PreTrainedModel, prompt: Sequence[int], answer: Sequence[int])
 def logit_spread(model: PreTrainedModel, tokens: Sequence[int]) -> float:
     """Standard deviation of a router's logits over the experts, mean over tokens and layers.
 
-    What a strength of noise is held against.
+    What a strength of noise is compared with.
     """
     logits = model(torch.tensor([tokens]), output_router_logits=True).router_logits
     return float(torch.stack(list(logits)).std(dim=-1).mean())

@@ -17,7 +17,7 @@ SHAPE = ("model_type", "hidden_size", "num_hidden_layers", "vocab_size")
 
 
 def missing(wanted: Iterable[str], report: Callable[[str], None] | None = None) -> dict[str, str]:
-    """Those of these models that come in a package and cannot be served, with the reason.
+    """Models that come in a package and cannot be served, with the reason.
 
     Args:
         wanted: folders or hub ids; what comes in no package is passed over.
@@ -25,7 +25,7 @@ def missing(wanted: Iterable[str], report: Callable[[str], None] | None = None) 
     """
     failed = {}
     for model in dict.fromkeys(wanted) if report else ():
-        if (named := models.of(model)) and not paths.at(model).is_dir():
+        if (named := models.by_hub_id(model)) and not paths.at(model).is_dir():
             name, form = named
             weights = models.load(name).weights[form]
             try:

@@ -21,7 +21,7 @@ from specbook.records.machine_rule import Machine
 from specbook.records.origin import Hardware
 from specbook.stats import memory, roofline
 from specbook.stats.memory import Memory
-from specbook.stats.shape import Sized
+from specbook.stats.shape import TargetShape
 
 START_S = 120.0
 """A compiled start of a large model, as others report it; a Neuron compiler may take hours the first time."""
@@ -57,7 +57,7 @@ def server(what: Machine, target: Target, speculation: Speculation | None) -> st
     """`fits` or `DOES NOT FIT`, and the sum that says so."""
     label = f"{target.name}, {Arm(target, speculation)}"
     try:
-        memory = of(what, target, speculation)
+        memory = memory_of(what, target, speculation)
     except ConfigError as error:
         return f"DOES NOT FIT: {label}: {error}"
     if memory is None:
@@ -96,7 +96,7 @@ def refuse(plan: AnyPlan, hardware: Hardware) -> None:
     if what.memory_bytes is None:
         return
     for target, speculation in _servers(plan.points()):
-        memory = of(what, target, speculation)
+        memory = memory_of(what, target, speculation)
         if memory is not None and not memory.sequences:
             raise ConfigError(
                 f"{target.name} does not fit {title}: {memory.sum()}. Raise tensor_parallel_size, lower "
@@ -104,13 +104,13 @@ def refuse(plan: AnyPlan, hardware: Hardware) -> None:
             )
 
 
-def of(what: Machine, target: Target, speculation: Speculation | None) -> Memory | None:
+def memory_of(what: Machine, target: Target, speculation: Speculation | None) -> Memory | None:
     """The memory of one rank; None where the target's shape is not known.
 
     Raises:
         ConfigError: if the machine has too few devices, or their number does not divide the model.
     """
-    ranks, sized = target.tensor_parallel_size, Sized.of(target, *models.stored(target))
+    ranks, sized = target.tensor_parallel_size, TargetShape.of(target, *models.stored(target))
     devices = what.devices_for(ranks)
     if what.devices is not None and devices > what.devices:
         raise ConfigError(
@@ -145,7 +145,7 @@ def drafted(target: Target, speculation: Speculation | None) -> Draft:
     folder = Path(resolve_model(speculation.model))
     if folder.is_dir():
         return Draft(sum(p.stat().st_size for p in folder.glob("*.safetensors")), _layers(folder))
-    named = models.of(target.model)
+    named = models.by_hub_id(target.model)
     head = models.load(named[0]).head_of(speculation.model) if named else None
     return Draft(head.weight_bytes, head.num_layers) if head else Draft(None, 1)
 
@@ -170,7 +170,7 @@ def seconds(what: Machine, point: Point) -> float | None:
     or the shape is not known.
     """
     peak, load = PEAKS.get(what.peak or ""), point.load
-    sized = Sized.of(point.target, *models.stored(point.target))
+    sized = TargetShape.of(point.target, *models.stored(point.target))
     if load.request_rate_per_s is not None:
         return (load.num_requests + load.num_warmups) / load.request_rate_per_s
     if peak is None or sized is None or load.concurrency is None:

@@ -124,7 +124,7 @@ class Reader:
         return True
 
     def readings(self, zero_s: float) -> Readings:
-        """All of them, on the clock that begins at `zero_s`."""
+        """All readings, on the clock that begins at `zero_s`."""
         at, drafts, accepted = zip(*self.rows, strict=True) if self.rows else ((), (), ())
         return Readings(
             at_s=tuple(round(t - zero_s, 4) for t in at), num_drafts=drafts, num_accepted_tokens=accepted

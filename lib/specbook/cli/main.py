@@ -1,4 +1,4 @@
-"""The command line: doctor, run, book, serve, ask, probe, check, train, skill."""
+"""The command line: doctor, run, book, check, pack, readme, skill, train; serving and deploy beside them."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -159,7 +159,7 @@ def _show(answers: "Sequence[Probed]", of: int) -> None:
     Raises:
         RefusedError: if every prompt was refused.
     """
-    from specbook.analysis import acceptance_by_domain
+    from specbook.analysis import acceptance
 
     refused = [one.refused for one in answers if one.refused]
     if len(refused) == len(answers):
@@ -167,7 +167,7 @@ def _show(answers: "Sequence[Probed]", of: int) -> None:
     table = Table(box=None, pad_edge=False)
     for name in COLUMNS:
         table.add_column(name, justify="left" if name == "category" else "right")
-    for row in acceptance_by_domain.by_domain(answers).to_dict("records"):
+    for row in acceptance.of_probe(answers).to_dict("records"):
         table.add_row(*map(Text, _cells(row)))
     out.print(table)
     out.print(

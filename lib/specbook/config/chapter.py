@@ -67,7 +67,7 @@ class Chapter(AnyPlan):
         return list(self.sweeps)
 
     def models(self) -> list[str]:
-        """Those of its sweeps and of its experiments, once."""
+        """Models of its sweeps and of its experiments, once."""
         parts = [*(one.models() for one in self.sweeps), *(one.models for one in self.experiments)]
         return list(dict.fromkeys(name for part in parts for name in part))
 
@@ -107,7 +107,7 @@ class CostPlan(AnyPlan):
     slos: dict[str, Objective] = Field(min_length=1)
     """By name, the strictest first: that one decides which rate is priced."""
     apis: tuple[str, ...] = ()
-    """Entries of `params/prices.yaml` that the cost is held against."""
+    """Entries of `params/prices.yaml` that the cost is compared with."""
 
     @model_validator(mode="after")
     def _has_a_price(self) -> Self:

@@ -58,7 +58,7 @@ class Model(Frozen):
 
     title: Name
     licence: str | None = None
-    """Of its weights; None where its page on the hub says it."""
+    """Licence of its weights; None where its page on the hub says it."""
     config_source: str = Field(pattern=r"\S")
     """Where the values of config.json were read."""
     weights: dict[Format, Weights] = Field(min_length=1)
@@ -96,7 +96,7 @@ def load(name: str) -> Model:
     return read_as(_folder(name) / "model.yaml", Model)
 
 
-def of(hub_id: str) -> tuple[str, Format] | None:
+def by_hub_id(hub_id: str) -> tuple[str, Format] | None:
     """Name and format of the model whose weights have this hub id; None where no model file names it."""
     for name in names():
         for form, weights in load(name).weights.items():
@@ -114,7 +114,7 @@ def stored(target: Target) -> tuple[dict[str, Any] | None, Format | None]:
     try:
         if folder.is_dir():
             return read_config(folder), None
-        named = of(target.model)
+        named = by_hub_id(target.model)
         return (config(named[0]), named[1]) if named else (None, None)
     except ConfigError:
         return None, None

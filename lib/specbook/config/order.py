@@ -1,4 +1,4 @@
-"""What is measured after what: the one place that decides it, for all plans of a campaign.
+"""Order of measurement, decided in one place for all plans of a campaign.
 
 A machine's speed drifts over minutes, so arms that are compared are measured close together, in an order that
 favours none: a seeded random permutation of the arms for every load and every domain of every restart.

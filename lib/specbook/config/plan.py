@@ -56,7 +56,7 @@ class AnyPlan(Frozen):
         return []
 
     def points(self) -> list[Point]:
-        """Those of all sweeps, in their order."""
+        """Points of all sweeps, in their order."""
         return [point for sweep in self.parts() for point in sweep.points()]
 
     def models(self) -> list[str]:

@@ -129,7 +129,7 @@ def folder_or_hub_id(text: Any, what: str) -> str:
         raise ConfigError(f"{what} {text!r}: give a folder or a hub id")
     if folder := paths.located(text):
         return folder
-    if models.of(text):  # one that is made when it is asked for
+    if models.by_hub_id(text):  # one that is made when it is asked for
         return text
     if not HUB_ID.fullmatch(text):
         raise ConfigError(f"{what} {text!r}: no such folder, and no hub id (organisation/name): fix it")

@@ -104,7 +104,7 @@ class Check(BaseModel):
 
     @classmethod
     def of(cls, name: str, ok: bool | None, found: str, fix: str) -> Self:
-        """A check whose fix is only told when it is needed."""
+        """A check that names its fix only when it is needed."""
         return cls(name=name, ok=ok, found=found, fix="" if ok else fix)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Is a model on the hub? Asked before an engine is started, which would be a minute in finding out."""
+"""Whether a model is on the hub, before an engine is started: that would take a minute to find out."""
 
 from specbook.config import checkpoint
 from specbook.errors import ConfigError

@@ -55,7 +55,7 @@ def check_weights(folder: Path) -> None:
         if not path.is_file():
             raise ConfigError(f"{path} is a folder, or a link to nothing: copy or train the model again")
         try:
-            with safe_open(path, framework="numpy"):  # the header is read, and held against the file's length
+            with safe_open(path, framework="numpy"):  # compares the header with the file's length
                 pass
         except (SafetensorError, OSError) as error:
             reason = str(error).removeprefix("Error while deserializing header: ")

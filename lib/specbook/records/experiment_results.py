@@ -9,7 +9,7 @@ from specbook.stats.estimate import Estimate
 # mixtures of experts
 
 
-class Touched(Frozen):
+class StepExperts(Frozen):
     """Experts of a layer that a step touches, counted in the model's own routing of recorded answers."""
 
     domain: str
@@ -28,8 +28,8 @@ class ExpertsTouched(Frozen):
     context: int
     """Mean tokens before a step: what its keys and values are counted by."""
     logit_spread: float
-    """Standard deviation of the router's logits over the experts: noise is held against it."""
-    touched: tuple[Touched, ...]
+    """Standard deviation of the router's logits over the experts, which noise is compared with."""
+    touched: tuple[StepExperts, ...]
 
 
 class NoisyDomain(Frozen):
@@ -75,7 +75,7 @@ class Variant(Frozen):
     """Part of a step -> its share, of the steps that were profiled."""
 
 
-class Stepped(Frozen):
+class StepTimes(Frozen):
     """Steps of one method at one batch of one sequence."""
 
     variants: tuple[Variant, ...]
@@ -111,14 +111,14 @@ class Readings(Frozen):
 
 
 class Requests(Frozen):
-    """Those that were answered, [n], in the order in which they were sent."""
+    """Requests that were answered, [n], in the order in which they were sent."""
 
     start_s: tuple[float, ...]
     ttft_s: tuple[float, ...]
     e2e_s: tuple[float, ...]
     output_tokens: tuple[int, ...]
     sent: int
-    """All of them: those beyond n were lost."""
+    """Number of all that were sent: those beyond n were lost."""
 
 
 class Episode(Frozen):
@@ -130,14 +130,14 @@ class Episode(Frozen):
     requests: Requests
 
 
-class Drifted(Frozen):
+class DriftEpisodes(Frozen):
     """Episodes on one server."""
 
     episodes: tuple[Episode, ...]
     weights_sha256: dict[str, str]
 
 
-class Switched(Frozen):
+class ServerSwitch(Frozen):
     """A change of the server that new requests go to."""
 
     at_s: float
@@ -154,14 +154,14 @@ class RoutedArm(Frozen):
     arm: ArmName
     repeat: int
     episode: Episode
-    switches: tuple[Switched, ...]
+    switches: tuple[ServerSwitch, ...]
     served: dict[str, int]
     """Answers that were passed on whole, by server."""
     broken: int
     """Answers that broke off."""
 
 
-class FallenBack(Frozen):
+class FallbackArms(Frozen):
     """All arms of all repeats, in the order in which they were measured."""
 
     arms: tuple[RoutedArm, ...]
@@ -194,7 +194,7 @@ class Pair(Frozen):
     """The same servers' work, and each draft token accepted by chance at the rates that were set."""
 
 
-class Played(Frozen):
+class AcceptanceComparison(Frozen):
     """One method on one kind of traffic."""
 
     rates: tuple[float, ...]
@@ -258,7 +258,7 @@ class PodLife(Frozen):
     restarts: int = 0
 
 
-class Performed(Frozen):
+class ActionOutcome(Frozen):
     """An action on the cluster while the load ran."""
 
     action: str
@@ -286,6 +286,6 @@ class ClusterRun(Frozen):
     requests: OpenLoopRequests
     timeline: Timeline
     pods: tuple[PodLife, ...]
-    actions: tuple[Performed, ...]
+    actions: tuple[ActionOutcome, ...]
     spec_decode: dict[str, float] | None = None
     """Growth of drafts, drafted and accepted tokens over the pods that lived through the run."""

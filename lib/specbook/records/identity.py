@@ -1,4 +1,4 @@
-"""When are two measurements of the same thing? When all that was set, and all that ran it, is the same."""
+"""Identity of a measurement: all that was set, and all that ran it."""
 
 from pathlib import PurePath
 

@@ -60,7 +60,7 @@ def _turn(run: RunRecord) -> tuple[str | int, ...]:
 
 
 def of_one_world(oldest_first: Sequence[T], facts: Callable[[T], dict[tuple[str, ...], str]]) -> list[T]:
-    """Those of the records whose facts are still true: no later record says otherwise."""
+    """Records whose facts are still true: no later record says otherwise."""
     newest: dict[tuple[str, ...], str] = {}
     for record in oldest_first:
         newest |= facts(record)

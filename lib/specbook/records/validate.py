@@ -1,4 +1,4 @@
-"""Is everything under `results/` what it should be?"""
+"""Checks of everything under `results/`."""
 
 import math
 import os
@@ -62,7 +62,7 @@ def _ids(path: Path) -> Collection[str]:
     try:
         return {record.run_id for record in store.packed(path)}
     except RecordError:
-        return ()  # told by `_packs`
+        return ()  # `_packs` reports it
 
 
 def _packs(where: Path) -> Iterator[tuple[Path, str | None]]:

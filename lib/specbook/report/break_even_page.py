@@ -51,13 +51,13 @@ def checked() -> str:
     results = experiments.replay(config.load(PLAN, "cpu", "full"), partial=True)
     if not results:
         return f"{NOTHING} `specbook run {PLAN}` measures it."
-    ratios = break_even.beside(results)
+    ratios = break_even.comparison(results)
     turns = f"n={ratios['step'].iloc[0].counted}"
     return "\n\n".join([agreement(ratios), markdown(_beside(ratios)), credit_experiments(results, turns)])
 
 
 def agreement(ratios: pd.DataFrame) -> str:
-    """What `break_even.beside` says of steps, and of how far apart requests are: real ones differ in what
+    """What `break_even.comparison` says of steps, and of how far apart requests are: real ones differ in what
     they accept, and chance is the same for all.
     """
     steps, spreads = ratios["step"].tolist(), ratios["spread"].tolist()

@@ -90,7 +90,7 @@ def answer(best: pd.DataFrame, runs: Sequence[RunRecord]) -> str:
     """The chapter's answer, and what its largest number was when other campaigns measured it."""
     speeds = answers_text.speculation(best, speedup.best_over_domains(runs))
     top = best.loc[best["speedup"].idxmax()]
-    elsewhere = replication.of(top, runs, RunSet(records.load()))
+    elsewhere = replication.speedups(top, runs, RunSet(records.load()))
     dates = {run.run_id: run.started_at[:10] for run in records.load()}
     each = [
         f"{row.estimate.format('×')}, on {dates[row.records[0]]} (`{row.hardware}`)"

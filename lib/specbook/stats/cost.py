@@ -78,7 +78,7 @@ def split_usd_per_million_tokens(
 def api_usd_per_million_output(
     input_usd_per_million: float, output_usd_per_million: float, input_per_output: float
 ) -> float:
-    """An API's whole bill per million output tokens: what a machine's own cost is held against.
+    """An API's whole bill per million output tokens: what a machine's own cost is compared with.
 
     Args:
         input_usd_per_million: list price of input tokens.

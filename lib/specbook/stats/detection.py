@@ -2,7 +2,7 @@
 
 In: episodes, quiet at first and drifting from a known moment. A monitor that is made nervous enough finds
 anything at once, so each gets the highest threshold with which it still finds a given share of the drifts
-within a given time; then the one that cries wolf least, and is quickest, is the better one.
+within a given time; then the better one has the fewest false alarms, and after that the least delay.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class Delay(NamedTuple):
     drafts: float
 
 
-class Detected(NamedTuple):
+class Detection(NamedTuple):
     """One monitor at its threshold."""
 
     title: str
@@ -161,7 +161,7 @@ def compare(
     *,
     share: float,
     within_s: float,
-) -> list[Detected]:
+) -> list[Detection]:
     """Each monitor at its own threshold, the fewest false alarms first, then the quickest.
 
     The threshold is the highest with which `share` of the episodes alarm within `within_s` of the drift.
@@ -188,12 +188,12 @@ def compare(
         delays = tuple(sorted(d for d in held_out if d is not None and d.seconds <= within_s))
         rate = false_alarms_per_day(monitor, reference, quiet, at)
         made.append(
-            Detected(
+            Detection(
                 monitor.title, at, wilson(len(delays), len(episodes), unit_of_n="episodes"), delays, rate
             )
         )
     return sorted(made, key=lambda one: (one.false_alarms_per_day.value, _median_s(one)))
 
 
-def _median_s(one: Detected) -> float:
+def _median_s(one: Detection) -> float:
     return float(np.median([delay.seconds for delay in one.delays])) if one.delays else np.inf

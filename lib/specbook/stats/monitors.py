@@ -1,4 +1,4 @@
-"""Monitors of acceptance: when does a falling rate show, and how often do they cry wolf?
+"""Monitors of acceptance: when does a falling rate show, and how often do they alarm for nothing?
 
 In: what an engine's counters grew by, from scrape to scrape or step to step. Each monitor turns the growths,
 standardised by a quiet stretch (`Reference`), into a statistic that rises when acceptance falls; an alarm is
@@ -173,7 +173,7 @@ class ShiryaevRoberts(NamedTuple):
 
 
 MONITORS: tuple[Monitor, ...] = (Window(), Ewma(), Cusum(), ShiryaevRoberts())
-"""Those that are compared."""
+"""The monitors that are compared."""
 
 
 def alarms(monitor: Monitor, scores: Values, threshold: float) -> list[int]:

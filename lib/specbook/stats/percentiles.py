@@ -1,10 +1,11 @@
 """Percentiles of requests over a few restarts: what n counts, when one may be quoted, and its interval.
 
 Requests are no independent samples. Every restart answers the same prompts, with greedy decoding in the same
-words, and all its requests share the mood of its minutes. So each restart gives a percentile of its own, and
-the value is their mean; n counts the distinct prompts behind each. The interval has both doubts. Prompts are
-resampled, jointly in all restarts and in both arms; restarts, of which there are few, enter by Student's t on
-their own percentiles, for the reason given in `specbook.stats.ratios`: resampled too, they cover too little.
+words, and its requests share the machine's speed of those minutes. So each restart gives a percentile of its
+own, and the value is their mean; n counts the distinct prompts behind each. The interval covers both sources
+of variation. Prompts are resampled, jointly in all restarts and in both arms; restarts, of which there are
+few, enter by Student's t on their own percentiles, for the reason given in `specbook.stats.ratios`: resampled
+too, they cover too little.
 tests/stats/test_percentiles.py shows it by simulation.
 
 Sources: Efron & Tibshirani 1993, ch. 8 (resample what is independent); Owen 2007 (doi:10.1214/07-AOAS122;

@@ -250,7 +250,7 @@ FORMATS = {
 zero for 128 weights; MXFP4 an 8-bit scale for 32, and is rounded up as vLLM 0.32's Marlin kernels ask."""
 
 
-class Sized(NamedTuple):
+class TargetShape(NamedTuple):
     """A target whose shape is known."""
 
     shape: ModelShape

@@ -26,11 +26,11 @@ TOGETHER = 0.1
 LEAST_S = 1e-4
 """Chunks that are less apart came as one, whatever else came: no engine's step is so short."""
 FIRST_CHUNKS = 3
-"""The first chunk, and as many on its heels, that came as one: two may be a hiccup."""
+"""The first chunk, and as many on its heels, that came as one: two may be chance."""
 LONG = 90
 """Percentile of the gaps that no bunch of fewer than ten chunks pulls towards zero."""
 REPETITIONS = 6
-"""Of a unit in a loop: a table, an array or a block of code may have two or three rows alike."""
+"""Repetitions of a unit that make a loop: a table, an array or a code block has two or three rows alike."""
 LOOP_CHARACTERS = 80
 """Least length of a loop: a rule of dashes, an indent or a row of zeros is shorter."""
 

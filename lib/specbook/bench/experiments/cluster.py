@@ -28,7 +28,7 @@ from specbook.config.schema import Traffic
 from specbook.deploy.kubectl import Kubectl, KubectlError, selected
 from specbook.deploy.older_api import translated
 from specbook.errors import ClusterError
-from specbook.records.experiment_results import ClusterRun, Performed
+from specbook.records.experiment_results import ActionOutcome, ClusterRun
 
 ADDRESS = "SPECBOOK_SERVICE_URL"
 """Address that reaches the Service from here, if its cluster IP does not: a LoadBalancer, an ingress."""
@@ -68,7 +68,7 @@ class _Run:
     def __init__(self, asked: Scenario, kubectl: Kubectl, api: ClusterApi) -> None:
         self.asked, self.kubectl, self.api = asked, kubectl, api
         self.notes: dict[str, None] = {}
-        self.actions: list[Performed] = []
+        self.actions: list[ActionOutcome] = []
         self.done_at: float | None = None
         self.satisfied_at: float | None = None
         self.adapter: dict[str, Any] | None = None
@@ -213,7 +213,7 @@ class _Run:
             times = {"began_s": began - load.zero, "ended_s": time.time() - load.zero}
             rounded = {name: round(value, 1) for name, value in times.items()}
             self.actions.append(
-                Performed(action=action.name or action.do, outcome=outcome.strip()[-300:], **rounded)
+                ActionOutcome(action=action.name or action.do, outcome=outcome.strip()[-300:], **rounded)
             )
         self.done_at = time.time()
 

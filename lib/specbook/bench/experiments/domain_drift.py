@@ -18,7 +18,14 @@ from specbook.config.schema import Frozen, Speculation, Target
 from specbook.engine.router import Router
 from specbook.engine.server import Server
 from specbook.errors import EngineError
-from specbook.records.experiment_results import ArmName, Drifted, Episode, FallenBack, RoutedArm, Switched
+from specbook.records.experiment_results import (
+    ArmName,
+    DriftEpisodes,
+    Episode,
+    FallbackArms,
+    RoutedArm,
+    ServerSwitch,
+)
 from specbook.stats.fallback import Fallback, Policy
 from specbook.stats.monitors import Growth
 
@@ -28,7 +35,7 @@ NAMES = ("drafting", "plain")
 
 
 class Drift(Frozen):
-    """One phase is traffic without drift, which says how often a monitor cries wolf."""
+    """One phase is traffic without drift, which says how often a monitor raises a false alarm."""
 
     target: Target
     speculation: Speculation
@@ -43,8 +50,8 @@ def _drift_work(asked: Drift) -> Work:
     return Work(1, asked.episodes * asked.traffic.points(asked.target, asked.speculation))
 
 
-@register("drift", Drift, Drifted, _drift_work)
-def drift(asked: Drift) -> Drifted:
+@register("drift", Drift, DriftEpisodes, _drift_work)
+def drift(asked: Drift) -> DriftEpisodes:
     """Episode after episode on one server.
 
     Raises:
@@ -53,7 +60,7 @@ def drift(asked: Drift) -> Drifted:
     weights = weights_of(asked)
     with Server(asked.target, asked.speculation) as server:
         traffic_phases.warm(asked.traffic, server)
-        return Drifted(episodes=tuple(_episodes(server, asked)), weights_sha256=weights)
+        return DriftEpisodes(episodes=tuple(_episodes(server, asked)), weights_sha256=weights)
 
 
 def _episodes(server: Server, asked: Drift) -> Iterator[Episode]:
@@ -107,7 +114,7 @@ class Controller:
     def __init__(self, router: Router, reader: Reader, policy: Policy | None) -> None:
         self._router, self._reader = router, reader
         self._fallback = Fallback(policy) if policy else None
-        self.switches: list[tuple[Switched, float]] = []
+        self.switches: list[tuple[ServerSwitch, float]] = []
         """With the clock's reading at each."""
 
     def __call__(self) -> None:
@@ -126,7 +133,7 @@ class Controller:
     def _turn(self, drafting: bool, length: float) -> None:
         self._router.preferred = "drafting" if drafting else "plain"
         in_flight = {name: n for name, n in self._router.in_flight.items() if n}
-        switched = Switched(at_s=0.0, drafting=drafting, length=length, in_flight=in_flight)
+        switched = ServerSwitch(at_s=0.0, drafting=drafting, length=length, in_flight=in_flight)
         self.switches.append((switched, time.perf_counter()))
 
 
@@ -136,8 +143,8 @@ def _fallback_work(asked: FallbackEpisodes) -> Work:
     return Work(2, asked.repeats * (2 * drafting + plain))
 
 
-@register("fallback", FallbackEpisodes, FallenBack, _fallback_work)
-def fallback(asked: FallbackEpisodes) -> FallenBack:
+@register("fallback", FallbackEpisodes, FallbackArms, _fallback_work)
+def fallback(asked: FallbackEpisodes) -> FallbackArms:
     """Every arm through the same router to the same two servers, both up in all arms.
 
     Raises:
@@ -152,7 +159,7 @@ def fallback(asked: FallbackEpisodes) -> FallenBack:
             stack.enter_context(server)
         for server in pair:
             traffic_phases.warm(asked.traffic, server)
-        return FallenBack(arms=tuple(_arms(asked, pair)), weights_sha256=weights)
+        return FallbackArms(arms=tuple(_arms(asked, pair)), weights_sha256=weights)
 
 
 def _arms(asked: FallbackEpisodes, pair: Sequence[Server]) -> list[RoutedArm]:

@@ -23,7 +23,7 @@ from specbook.config.schema import Frozen, Name, Speculation, Target, Traffic, r
 from specbook.engine import counters
 from specbook.engine.server import Server
 from specbook.errors import ConfigError
-from specbook.records.experiment_results import ExpertsTouched, NoisyDomain, NoisyRouter, Touched
+from specbook.records.experiment_results import ExpertsTouched, NoisyDomain, NoisyRouter, StepExperts
 from specbook.records.run import SpecDecodeCounters
 from specbook.stats import experts, ratios, wilson
 from specbook.stats.estimate import Estimate
@@ -109,12 +109,12 @@ def encode(tokenizer, turns: Sequence[dict], text: str) -> tuple[list[int], list
     return tuple(tokenizer(part, add_special_tokens=False)["input_ids"] for part in (prompt, text))
 
 
-def _rows(asked: Steps, chosen: dict[str, list[NDArray[np.bool_]]]) -> Iterator[Touched]:
+def _rows(asked: Steps, chosen: dict[str, list[NDArray[np.bool_]]]) -> Iterator[StepExperts]:
     depths = sorted({0, *asked.num_speculative_tokens})
     for domain, batch, k in itertools.product(asked.domains, asked.concurrency, depths):
         estimate = count(chosen[domain], batch, k + 1)
         if estimate is not None:
-            yield Touched(domain=domain, concurrency=batch, num_speculative_tokens=k, experts=estimate)
+            yield StepExperts(domain=domain, concurrency=batch, num_speculative_tokens=k, experts=estimate)
 
 
 def count(

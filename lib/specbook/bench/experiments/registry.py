@@ -25,7 +25,7 @@ P, R = TypeVar("P", bound=Frozen), TypeVar("R", bound=Frozen)
 
 
 class Work(NamedTuple):
-    """What an experiment is about to do, as far as its time hangs on it."""
+    """What an experiment is about to do, as far as its time depends on it."""
 
     starts: int
     """Number of server starts."""
@@ -33,7 +33,7 @@ class Work(NamedTuple):
     """Its windows, or their parts, as a sweep would ask for them."""
 
 
-class Registered(NamedTuple):
+class Definition(NamedTuple):
     """A function from its parameters to its result."""
 
     parameters: type[Frozen]
@@ -45,7 +45,7 @@ class Registered(NamedTuple):
     """Why it cannot run here and now, such as for want of a cluster; None where it always can."""
 
 
-_REGISTRY: dict[str, Registered] = {}
+_REGISTRY: dict[str, Definition] = {}
 ROLES = {"target": "target", "draft": "speculation", "instead": "instead"}
 """What a model is to an experiment, in `weights_sha256` -> the parameter that names it."""
 
@@ -57,7 +57,7 @@ def register(
     """Make an experiment known, by the name that plans use; a decorator."""
 
     def keep(run: Callable[[P], R]) -> Callable[[P], R]:
-        _REGISTRY[name] = Registered(parameters, result, run, work, lacking)
+        _REGISTRY[name] = Definition(parameters, result, run, work, lacking)
         return run
 
     return keep
@@ -75,27 +75,27 @@ def work(asked: Experiment) -> Work | None:
     Raises:
         ConfigError: if it, or a parameter, is unknown.
     """
-    registered, given = _parameters(asked)
-    return registered.work(given) if registered.work else None
+    definition, given = _parameters(asked)
+    return definition.work(given) if definition.work else None
 
 
 def _of(plan: AnyPlan) -> Sequence[Experiment]:
     return plan.experiments if isinstance(plan, Chapter) else ()
 
 
-def _parameters(asked: Experiment) -> tuple[Registered, Frozen]:
+def _parameters(asked: Experiment) -> tuple[Definition, Frozen]:
     if asked.name not in _REGISTRY:
         raise ConfigError(f"no experiment {asked.name!r}{near(asked.name, _REGISTRY)}")
-    registered = _REGISTRY[asked.name]
+    definition = _REGISTRY[asked.name]
     try:
-        return registered, registered.parameters.model_validate(asked.parameters)
+        return definition, definition.parameters.model_validate(asked.parameters)
     except ValidationError as error:
-        raise ConfigError(f"experiment {asked.name}: {explain(error, registered.parameters)}") from error
+        raise ConfigError(f"experiment {asked.name}: {explain(error, definition.parameters)}") from error
 
 
 def missing(plan: AnyPlan, hardware: Hardware, since: datetime | None = None) -> list[Experiment]:
-    """Those of the plan that have no good record of this machine with today's weights, or none from `since`
-    (UTC) on."""
+    """Experiments of the plan without a good record of this machine with today's weights, from `since` (UTC)
+    on."""
     oldest = since.isoformat() if since else ""
     done = {
         _identity(record.experiment, record.provenance.weights_sha256)
@@ -146,7 +146,7 @@ def _choose_context(plan: AnyPlan) -> None:
 
 
 def _run(asked: Experiment, chapter: str, hardware: Hardware) -> ExperimentRecord:
-    registered, given = _parameters(asked)
+    definition, given = _parameters(asked)
     began = datetime.now(UTC)
     head = {
         "run_id": f"{began:%Y%m%dT%H%M%SZ}-{asked.key[:8]}-{secrets.token_hex(2)}", "chapter": chapter,
@@ -155,7 +155,7 @@ def _run(asked: Experiment, chapter: str, hardware: Hardware) -> ExperimentRecor
         "provenance": provenance.of_code().model_copy(update={"weights_sha256": weights_of(given)}),
     }  # fmt: skip
     try:
-        result = registered.run(given).model_dump(mode="json")
+        result = definition.run(given).model_dump(mode="json")
     except Exception as error:
         message = str(error) if isinstance(error, SpecbookError) else repr(error)
         return ExperimentRecord(**head, status="failed", reason=paths.portable(message))

@@ -17,7 +17,7 @@ from specbook.config.schema import Frozen, Name, Speculation, Target
 from specbook.engine.base import Profiler
 from specbook.engine.server import Server
 from specbook.errors import ConfigError, EngineError
-from specbook.records.experiment_results import Stepped, Variant
+from specbook.records.experiment_results import StepTimes, Variant
 
 
 class Options(Frozen):
@@ -37,15 +37,15 @@ class StepProfile(Frozen):
     speculation: Speculation | None = None
     domain: Name
     options: tuple[Options, ...] = (Options(name="as planned"),)
-    """Turns are taken; the others are held against the first."""
+    """Turns are taken; the others are compared with the first."""
     turns: int = Field(ge=1)
     num_requests: int = Field(ge=1)
     """Prompts of a turn, one after another; the same for all options, and others in the next turn."""
     max_tokens: int = Field(ge=2)
 
 
-@register("step", StepProfile, Stepped)
-def profile_steps(asked: StepProfile) -> Stepped:
+@register("step", StepProfile, StepTimes)
+def profile_steps(asked: StepProfile) -> StepTimes:
     """All servers are up, and each runs in its own turns; what is profiled comes last.
 
     Raises:
@@ -70,7 +70,7 @@ def profile_steps(asked: StepProfile) -> Stepped:
             _profiled(server, how, asked.turns, profiler, folder)
             for server, folder in zip(servers, folders, strict=True)
         ]
-    return Stepped(variants=tuple(map(_variant, asked.options, turns, steps)))
+    return StepTimes(variants=tuple(map(_variant, asked.options, turns, steps)))
 
 
 def _started(asked: StepProfile, how: Options, folder: Path, profiler: Profiler, stack: ExitStack) -> Server:

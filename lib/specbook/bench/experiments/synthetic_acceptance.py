@@ -17,7 +17,7 @@ from specbook.config.schema import Frozen, Name, Speculation, Target
 from specbook.engine import counters
 from specbook.engine.server import Server
 from specbook.errors import EngineError
-from specbook.records.experiment_results import Pair, Played, TimedArm
+from specbook.records.experiment_results import AcceptanceComparison, Pair, TimedArm
 from specbook.records.run import SpecDecodeCounters
 
 
@@ -58,8 +58,8 @@ def _work(asked: SyntheticAcceptance) -> Work:
     return Work(starts=2, points=each * (3 * asked.turns + 2))
 
 
-@register("playback", SyntheticAcceptance, Played, _work)
-def compare_acceptance(asked: SyntheticAcceptance) -> Played:
+@register("playback", SyntheticAcceptance, AcceptanceComparison, _work)
+def compare_acceptance(asked: SyntheticAcceptance) -> AcceptanceComparison:
     """Count with the real draft, then let both servers take turns.
 
     Raises:
@@ -74,7 +74,7 @@ def compare_acceptance(asked: SyntheticAcceptance) -> Played:
         played = _warm(stack.enter_context(Server(asked.target, how)), asked)
         played.pause()
         pairs = [_pair(asked, batch, real, played) for batch in asked.concurrency]
-    return Played(rates=rates, pairs=tuple(pairs))
+    return AcceptanceComparison(rates=rates, pairs=tuple(pairs))
 
 
 def _warm(server: Server, asked: SyntheticAcceptance) -> Server:

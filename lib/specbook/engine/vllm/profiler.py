@@ -94,7 +94,7 @@ def _holds(outer: Event, inner: Event) -> bool:
 
 
 def _outermost(events: Sequence[Event], name: re.Pattern[str]) -> Iterator[Event]:
-    """Those of that name, without what they call themselves."""
+    """Events of that name, without those inside another of them."""
     until = float("-inf")
     for one in events:
         if one.get("cat") == "cpu_op" and one["ts"] >= until and name.search(one["name"]):

@@ -1,4 +1,4 @@
-"""Figures: one module a chapter, the style that all of them share, and how a page shows them."""
+"""Figures: modules by what they show, the style that all of them share, and their form on a page."""
 
 from specbook.report.figures import svg
 

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from specbook.analysis import drift, scaling
-from specbook.records.experiment_results import ClusterRun, Episode, FallenBack, RoutedArm
+from specbook.records.experiment_results import ClusterRun, Episode, FallbackArms, RoutedArm
 from specbook.report.figures import style
 from specbook.report.figures.style import colour, look, styled
 
@@ -142,7 +142,7 @@ def monitors(table: pd.DataFrame) -> list[Axes]:
 
 
 @styled
-def fallback(result: FallenBack, thresholds: Sequence[float]) -> list[Axes]:
+def fallback(result: FallbackArms, thresholds: Sequence[float]) -> list[Axes]:
     """The first repeat: acceptance of the drafting server with the switches, and how long requests took.
 
     thresholds: acceptance lengths, in tokens/step, at which it leaves speculation and returns to it.

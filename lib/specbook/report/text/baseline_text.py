@@ -148,7 +148,7 @@ def _places(table: pd.DataFrame, waits: bool = False) -> str:
 
 def late_chunks(runs: Iterable[RunRecord]) -> str:
     """How many answers' first chunks came late, and what is known of the cause."""
-    late = stream_stalls.found(summaries.pooled_requests(runs))
+    late = stream_stalls.late_answers(summaries.pooled_requests(runs))
     if not late.count:
         return f"**Late first chunks.** There are none in {late.requests} requests."
     return (

@@ -8,7 +8,7 @@ from specbook.analysis.intervals import side
 from specbook.analysis.prediction import AVERAGED
 from specbook.bench import experiments
 from specbook.records.experiment import ExperimentRecord
-from specbook.records.experiment_results import Stepped
+from specbook.records.experiment_results import StepTimes
 from specbook.report.provenance_line import credit_experiments
 from specbook.report.text import count, ends, listed, of, percent
 
@@ -167,14 +167,14 @@ def bounds(table: pd.DataFrame) -> str:
     return "\n".join(lines) or "No step with speculation can be held against one without."
 
 
-def step_experiments(hardware: str, plan: str = DENSE_STEP) -> list[tuple[ExperimentRecord, Stepped]]:
+def step_experiments(hardware: str, plan: str = DENSE_STEP) -> list[tuple[ExperimentRecord, StepTimes]]:
     """What is on record of this hardware's full plan of a step; nothing where it has none."""
     if not config.file(plan, hardware).is_file():
         return []
     return experiments.replay(config.load(plan, hardware, "full"), partial=True)
 
 
-def step_credit(kept: list[tuple[ExperimentRecord, Stepped]], plan: str = DENSE_STEP) -> str:
+def step_credit(kept: list[tuple[ExperimentRecord, StepTimes]], plan: str = DENSE_STEP) -> str:
     """Whose numbers they are, or that there are none and what measures them."""
     if not kept:
         return f"not measured yet on this hardware: specbook run {plan}"

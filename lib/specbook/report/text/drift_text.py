@@ -8,7 +8,7 @@ import pandas as pd
 from specbook.analysis import acceptance, drift, traffic
 from specbook.analysis.versions import BEFORE, BEHIND, RETRAINED, VERSIONS
 from specbook.records.experiment import ExperimentRecord
-from specbook.records.experiment_results import FallenBack
+from specbook.records.experiment_results import FallbackArms
 from specbook.report.text import count, listed
 
 UNSEEN = (
@@ -128,7 +128,7 @@ def served(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"arm": table["arm"], **columns}).set_index("arm")
 
 
-def fallback(table: pd.DataFrame, result: FallenBack) -> str:
+def fallback(table: pd.DataFrame, result: FallbackArms) -> str:
     """Sentences on what was lost, and what falling back was worth, from `drift.served` and its `result`."""
     rows = table.set_index("arm")
     mine, repeats = rows.loc["fallback"], {arm.repeat for arm in result.arms}
@@ -150,7 +150,7 @@ def _none(number: float) -> str:
     return f"{number:.0f}" if number else "none"
 
 
-def answer(table: pd.DataFrame, result: FallenBack) -> str:
+def answer(table: pd.DataFrame, result: FallbackArms) -> str:
     """The chapter's answer, from both halves: what was seen, what was lost, what fallback is worth."""
     live = table[table["drift"] != "replayed"]
     return f"**Answer.** {_seen(live)} {fallback(drift.served(result), result)}"
@@ -164,7 +164,7 @@ def elsewhere(results: Mapping[str, Sequence[tuple[ExperimentRecord, Any]]], tar
         own = [pair for pair in kept if pair[0].experiment.parameters["target"]["name"] == target]
         drifts = [pair for pair in own if pair not in fallen]
         if drifts:
-            table = drift.compare(drift.Recordings.kept(drifts))
+            table = drift.compare(drift.Recordings.of_records(drifts))
             lines.append(
                 f"- **`{name}`**, {_when(drifts[-1][0])}: {_seen(table[table['drift'] != 'replayed'])}"
             )

@@ -1,4 +1,4 @@
-"""Played acceptance and weightless shapes: what a server is told, what is kept, and that both serve."""
+"""Synthetic acceptance and weightless shapes: what a server is told, what is kept, and that both serve."""
 
 import json
 

@@ -6,7 +6,7 @@ import factories
 from specbook.analysis import break_even
 from specbook.config.chapter import Experiment
 from specbook.records.experiment import ExperimentRecord
-from specbook.records.experiment_results import Pair, Played, TimedArm
+from specbook.records.experiment_results import AcceptanceComparison, Pair, TimedArm
 
 STRONG, WEAK = (0.9, 0.8, 0.7), (0.5, 0.2, 0.1)
 
@@ -65,7 +65,7 @@ def test_played_is_held_against_real_turn_by_turn():
     even = tuple((sum(turn) / 3,) * 3 for turn in tpot)
     real = TimedArm(rates=(0.5,), length=(1.5,) * 3, step_s=(0.01, 0.02, 0.01), tpot_s=tpot)
     other = TimedArm(rates=(0.52,), length=(1.52,) * 3, step_s=(0.011, 0.022, 0.011), tpot_s=even)
-    result = Played(rates=(0.5,), pairs=(Pair(concurrency=8, real=real, played=other),))
+    result = AcceptanceComparison(rates=(0.5,), pairs=(Pair(concurrency=8, real=real, played=other),))
     asked = Experiment(
         name="playback",
         parameters={"domain": "json", "speculation": factories.eagle3(1).model_dump(mode="json")},
@@ -75,7 +75,7 @@ def test_played_is_held_against_real_turn_by_turn():
         experiment=asked, hardware=factories.HARDWARE, provenance=factories.PROVENANCE,
         result=result.model_dump(mode="json"),
     )  # fmt: skip
-    (row,) = break_even.beside([(record, result)]).itertuples()
+    (row,) = break_even.comparison([(record, result)]).itertuples()
     assert (row.method, row.domain, row.concurrency) == ("EAGLE-3 K=1", "json", 8)
     assert (row.set_length, row.real_length, row.played_length) == (1.5, 1.5, 1.52)
     assert row.step.value == pytest.approx(1.1)

@@ -6,7 +6,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from specbook.analysis import acceptance_by_domain
+from specbook.analysis import acceptance
 from specbook.bench.acceptance_probe import interleaved, probe
 from specbook.cli.main import app
 from specbook.config.prompt_files import Prompt
@@ -33,7 +33,7 @@ def test_each_domain_is_told_by_its_own_counters(up):
     asked = [prompt("long", 8, "a"), prompt("short", 5, "b"), prompt("long", 4, "c"), prompt("one", 1, "d")]
     found = list(probe(up, asked, max_tokens=20, seconds=60))
     assert [one.output_tokens for one in found] == [8, 5, 4, 1]
-    table = acceptance_by_domain.by_domain(found).set_index("domain")
+    table = acceptance.of_probe(found).set_index("domain")
     # Steps of four words: 8 is two full drafts, 5 one and an empty one, 4 a full one.
     assert table["length"].to_dict() == pytest.approx({"long": 4.0, "short": 2.5, "one": 1.0})
     assert table.loc["long", "joint"].tolist() == [1, 1, 1]
@@ -41,7 +41,7 @@ def test_each_domain_is_told_by_its_own_counters(up):
 
 
 def test_micro_and_macro_averages_differ(up):
-    table = acceptance_by_domain.by_domain(
+    table = acceptance.of_probe(
         probe(up, [prompt("x", 40, "a"), prompt("x", 1, "b")], max_tokens=40, seconds=60)
     )
     assert table["length"].tolist() == pytest.approx([41 / 11])
@@ -86,7 +86,7 @@ def refusing(up, monkeypatch, but: int = 0):
 def test_a_refused_prompt_is_counted_and_the_next_is_asked(up, monkeypatch):
     refusing(up, monkeypatch, but=2)
     found = list(probe(up, [prompt("x", 4, str(i)) for i in range(5)], max_tokens=4, seconds=60))
-    table = acceptance_by_domain.by_domain(found)
+    table = acceptance.of_probe(found)
     assert (table["prompts"].tolist(), table["refused"].tolist()) == ([2], [3])
 
 

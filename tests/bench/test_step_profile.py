@@ -11,7 +11,7 @@ from specbook.analysis import steps
 from specbook.bench.experiments import step_profile
 from specbook.engine.vllm.profiler import PARTS
 from specbook.errors import ConfigError, EngineError
-from specbook.records.experiment_results import Stepped, Variant
+from specbook.records.experiment_results import StepTimes, Variant
 from specbook.report import tables
 from specbook.report.figures import serving_figures as draw
 from specbook.report.text import draft_text as remarks
@@ -134,7 +134,7 @@ def kept(*pairs, target=MappingProxyType(TARGET)):
         experiment = SimpleNamespace(
             parameters={"target": target} | ({"speculation": draft} if draft else {})
         )
-        yield SimpleNamespace(experiment=experiment), Stepped(variants=tuple(variants))
+        yield SimpleNamespace(experiment=experiment), StepTimes(variants=tuple(variants))
 
 
 def test_parts_are_shares_of_the_unprofiled_step():

@@ -60,7 +60,7 @@ def test_one_late_first_chunk_decides_nothing():
 
 
 def test_they_are_counted_and_placed():
-    found = stream_stalls.found(summaries.pooled_requests(runs(10)))
+    found = stream_stalls.late_answers(summaries.pooled_requests(runs(10)))
     assert (found.count, found.requests, found.whole) == (30, 6 * N, 30)
     assert (found.worst, found.worst_count, found.worst_requests) == (
         "baseline (compiled) at batch 1", 30, 3 * N,
