@@ -237,11 +237,11 @@ def of_probe(answers: Iterable[Probed]) -> pd.DataFrame:
 def _probe_row(domain: str, group: list[Probed]) -> dict:
     answered = [one for one in group if one.refused is None]
     counted = [one.spec_decode for one in answered if one.spec_decode and one.spec_decode.num_drafts]
-    took = sum(one.e2e_s for one in answered)
+    seconds = sum(one.e2e_s for one in answered)
     tokens = sum(one.output_tokens for one in answered)
     row = {
         "domain": domain, "prompts": len(answered), "refused": len(group) - len(answered),
-        "output_tokens": tokens, "tokens_per_s": tokens / took if took else np.nan,
+        "output_tokens": tokens, "tokens_per_s": tokens / seconds if seconds else np.nan,
     }  # fmt: skip
     if not counted:
         return row | {name: np.nan for name in PROBE if name not in row} | {"estimate": None}

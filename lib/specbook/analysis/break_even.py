@@ -37,15 +37,15 @@ def map_of(runs: Iterable[RunRecord]) -> pd.DataFrame:
     for load, cell in steps.groupby("load", sort=False):
         base = cell[cell[K] == 0].groupby("restart")["step_s"].median()
         for (method, k), group in cell[cell[K] > 0].groupby(["method", K], sort=True):
-            mine = np.exp(np.log(group["step_s"]).groupby(group["restart"]).mean())
-            both = mine.index.intersection(base.index)
+            own_steps = np.exp(np.log(group["step_s"]).groupby(group["restart"]).mean())
+            both = own_steps.index.intersection(base.index)
             if both.empty:
                 continue
             arms = group.groupby("arm", sort=False)["length"].mean().sort_values(ascending=False)
             brought = [(length, gains.get((load, arm))) for arm, length in arms.items()]
             rows.append(
                 {"load": load, "concurrency": int(group["concurrency"].iloc[0]), "method": method, K: k,
-                 "step_s": float(base.median()), "price": ratios.ratio_ci(mine[both], base[both]),
+                 "step_s": float(base.median()), "price": ratios.ratio_ci(own_steps[both], base[both]),
                  "played": [(length, gain) for length, gain in brought if gain is not None]}
             )  # fmt: skip
     return summaries.frame(rows, MAP)

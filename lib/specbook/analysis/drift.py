@@ -80,9 +80,9 @@ def growth(readings: Readings) -> Growth:
 
 def lengths(episode: RecordedEpisode) -> pd.DataFrame:
     """One row per interval: at_s (its end), drafts, length (tokens a step, bonus token included)."""
-    seen = growth(episode.readings)
+    grown = growth(episode.readings)
     return pd.DataFrame(
-        {"at_s": seen.end_s, "drafts": seen.drafts, "length": 1 + seen.accepted / seen.drafts}
+        {"at_s": grown.end_s, "drafts": grown.drafts, "length": 1 + grown.accepted / grown.drafts}
     )
 
 
@@ -96,9 +96,9 @@ def e2e_medians(episode: RecordedEpisode, width_s: float) -> pd.DataFrame:
 def joined(stretches: Iterable[Growth]) -> Growth:
     """Stretches one after the other, as one recording whose clock rises."""
     parts, begin = [], 0.0
-    for seen in stretches:
-        first = seen.end_s[0] - 1.0 if seen.intervals else 0.0  # some are read before their window begins
-        parts.append(seen._replace(end_s=seen.end_s - first + begin))
+    for stretch in stretches:
+        first = stretch.end_s[0] - 1.0 if stretch.intervals else 0.0  # some begin before their window
+        parts.append(stretch._replace(end_s=stretch.end_s - first + begin))
         begin = float(max(parts[-1].end_s, default=begin))  # one that drafted nothing takes no time
     return joined_growths(parts)
 
@@ -234,8 +234,8 @@ def tail(result: FallbackArms, over: str) -> Estimate:
 def _ratio(result: FallbackArms, over: str, of: Callable[[Requests], float]) -> Estimate:
     by_arm = {(arm.arm, arm.repeat): of(arm.episode.requests) for arm in result.arms}
     repeats = sorted({repeat for _, repeat in by_arm})
-    mine, others = ([by_arm[name, repeat] for repeat in repeats] for name in ("fallback", over))
-    return ratios.ratio_ci(mine, others, unit_of_n="repeats")
+    fallback, others = ([by_arm[name, repeat] for repeat in repeats] for name in ("fallback", over))
+    return ratios.ratio_ci(fallback, others, unit_of_n="repeats")
 
 
 def _tokens_per_s(windows: Sequence[Requests]) -> float:

@@ -28,14 +28,14 @@ def table(runs: Iterable[RunRecord]) -> pd.DataFrame:
     base, rows = speeds[speeds["method"] == "baseline"], []
     answered = paired.answered(runs, SPEED)
     for (load, target), cell in base.groupby(["load", "target"], sort=False):
-        mine = gains[(gains["load"] == load) & (gains["target"] == target) & (gains["method"] != "baseline")]
+        own = gains[(gains["load"] == load) & (gains["target"] == target) & (gains["method"] != "baseline")]
         drafted = lengths[(lengths["load"] == load) & (lengths["target"] == target)]
         other = base[(base["load"] == load) & (base["target"] == first)]
         rows.append(
             {"load": load, "target": target,
              "tokens_per_s": float(np.exp(np.log(cell["output_tokens_per_s"]).mean())),
              "against": None if target == first else _against(cell, other, answered),
-             "speedup": speedup.over_domains(mine) if len(mine) else None,
+             "speedup": speedup.over_domains(own) if len(own) else None,
              "length": acceptance.macro(list(drafted["length"])) if len(drafted) else None}
         )  # fmt: skip
     return summaries.frame(rows, COLUMNS)

@@ -62,8 +62,8 @@ def _over_s(run: ClusterRun, action: ActionOutcome) -> float:
     ended = [
         pod for pod in run.pods if action.began_s <= (pod.deleted_s or -np.inf) <= action.ended_s + SEEN_S
     ]
-    gone = [np.inf if pod.gone_s is None else pod.gone_s for pod in ended]
-    return max([action.ended_s, *gone]) + LAG_S
+    gone_s = [np.inf if pod.gone_s is None else pod.gone_s for pod in ended]
+    return max([action.ended_s, *gone_s]) + LAG_S
 
 
 def stages(run: ClusterRun, segment: int = 1) -> dict[str, float]:
@@ -73,10 +73,10 @@ def stages(run: ClusterRun, segment: int = 1) -> dict[str, float]:
     `pod`, `scheduled`, `started`, `ready`: of the first pod that is created after it. `calm`: after the last
     new pod was ready, no request waits for five readings in a row.
     """
-    seen, step_s = timeline(run), run.segments_s[segment]
-    after = seen[seen["at_s"] >= step_s]
+    readings, step_s = timeline(run), run.segments_s[segment]
+    after = readings[readings["at_s"] >= step_s]
     above = np.logical_or.reduce([after[name] > limit for name, limit in TARGET_MS.items()])
-    before = seen.loc[seen["at_s"] < step_s, "desired"].max()
+    before = readings.loc[readings["at_s"] < step_s, "desired"].max()
     times = {"signal": _first(after, above), "decision": _first(after, after["desired"] > before)}
     new = [pod for pod in run.pods if pod.created_s >= step_s - 1]
     for stage in ("pod", "scheduled", "started", "ready"):
@@ -120,9 +120,9 @@ def over_time(run: ClusterRun, width_s: float = 10.0) -> pd.DataFrame:
 
 def pod_seconds(run: ClusterRun) -> float:
     """Seconds of ready pods while requests were sent: the integral of `ready` over the load."""
-    seen = timeline(run)
-    seen = seen[(seen["at_s"] >= 0) & (seen["at_s"] <= run.ended_s)].dropna(subset=["ready"])
-    return float(np.trapezoid(seen["ready"], seen["at_s"]))
+    readings = timeline(run)
+    readings = readings[(readings["at_s"] >= 0) & (readings["at_s"] <= run.ended_s)].dropna(subset=["ready"])
+    return float(np.trapezoid(readings["ready"], readings["at_s"]))
 
 
 def most_ready(run: ClusterRun) -> int:
@@ -152,8 +152,8 @@ def accepted_per_draft(run: ClusterRun) -> float:
 
 def flaps(run: ClusterRun, begin_s: float, end_s: float) -> int:
     """Changes of the wanted number of pods between two times."""
-    seen = timeline(run)
-    inside = seen[(seen["at_s"] >= begin_s) & (seen["at_s"] <= end_s)]["wanted"].dropna()
+    readings = timeline(run)
+    inside = readings[(readings["at_s"] >= begin_s) & (readings["at_s"] <= end_s)]["wanted"].dropna()
     return int((inside.diff().fillna(0) != 0).sum())
 
 

@@ -21,10 +21,10 @@ def bars(runs: Iterable[RunRecord], chosen: pd.Series, plan: CostPlan) -> list[B
     one speculates, and what the measurement itself leaves open.
     """
     windows = token_cost.windows(RunSet.of(runs).closed)
-    mine = windows[(windows["load"] == chosen["load"]) & (windows["arm"] == chosen["arm"])]
-    own = float(mine["output_tokens"].sum() / mine["seconds"].sum())
+    of_arm = windows[(windows["load"] == chosen["load"]) & (windows["arm"] == chosen["arm"])]
+    own = float(of_arm["output_tokens"].sum() / of_arm["seconds"].sum())
     factors = {
-        "traffic": _relative(_speeds(mine, "domain"), own),
+        "traffic": _relative(_speeds(of_arm, "domain"), own),
         "batch": _relative(_across_batches(windows, chosen), own),
         "speculation": _relative(_with_and_without(windows, chosen), own),
         "measurement": _interval(chosen["output"]),

@@ -70,14 +70,13 @@ def speedups(runs: RunSet, baseline: str = "best", speed: Speed = "output_tokens
     return summaries.frame(rows, COLUMNS)
 
 
-def pairs(arms: pd.DataFrame, base: pd.DataFrame, what: str) -> pd.DataFrame:
+def pairs(arms: pd.DataFrame, base: pd.DataFrame, column: str) -> pd.DataFrame:
     """Each arm's records beside the baseline's of the same round: one join for all arms of a cell.
 
-    Both are rows of `summaries.throughput`; those in which either has no value of the column `what` are left
-    out.
+    Both are rows of `summaries.throughput`; those without a value of `column` in either are left out.
     """
     both = arms.merge(base, on=["restart", "round"], suffixes=("", "_base"))
-    return both.dropna(subset=[what, f"{what}_base"])
+    return both.dropna(subset=[column, f"{column}_base"])
 
 
 def _refuse_twins(cell: pd.DataFrame) -> None:

@@ -49,24 +49,24 @@ def preview(plans: Sequence[AnyPlan], since: datetime | None = None, replicate: 
     checks = sum(len(lossless_check.missing(sweep, here)) for plan in plans for sweep in plan.parts())
     points = sum(len(plan.points()) for plan in plans)
     counted = f"{len(todo)} points to measure, {points - len(todo)} on disk or shared between chapters"
-    what = machine_rule.load(plans[0].hardware)  # of a machine that is not this one nothing was measured here
-    done = records.load(here.id) if (todo or others) and what.fits(here) else []
+    machine = machine_rule.load(plans[0].hardware)  # records of this machine say nothing of another
+    done = records.load(here.id) if (todo or others) and machine.fits(here) else []
     if todo:
-        counted += f"; {forecast([work_of(order.rounds(todo, at_once))], done, what)}"
+        counted += f"; {forecast([work_of(order.rounds(todo, at_once))], done, machine)}"
     counted += f"; and {checks} lossless checks of four servers each" * bool(checks)
-    counted += f"; and {_experiments(others, done, what)}" * bool(others)
+    counted += f"; and {_experiments(others, done, machine)}" * bool(others)
     lines = list(dict.fromkeys([*servers, *(asked.title for asked in others), *resources.lines(plans)]))
     return Preview(lines, counted, resources.few_requests(todo))
 
 
-def _experiments(asked: Sequence[Experiment], done: Sequence[RunRecord], what: Machine) -> str:
+def _experiments(asked: Sequence[Experiment], done: Sequence[RunRecord], machine: Machine) -> str:
     """How many, and the time of those that say what they are about to do."""
     works = [work for one in asked if (work := experiments.work(one)) is not None]
     counted = f"{len(asked)} experiments to run"
     if not works:
         return counted
     which = "" if len(works) == len(asked) else f" of {len(works)} of them"
-    time = forecast(works, done, what)
+    time = forecast(works, done, machine)
     return f"{counted}; an estimate{which}, by the {time.points} parts of their windows: {time}"
 
 
@@ -116,7 +116,7 @@ def work_of(rounds: Iterable[order.Together]) -> Work:
     return Work(starts, [point for stage in stages for point in stage.points])
 
 
-def forecast(works: Iterable[Work], done: Iterable[RunRecord], what: Machine = ANY) -> Forecast:
+def forecast(works: Iterable[Work], done: Iterable[RunRecord], machine: Machine = ANY) -> Forecast:
     """What rounds or experiments will take.
 
     Args:
@@ -131,21 +131,21 @@ def forecast(works: Iterable[Work], done: Iterable[RunRecord], what: Machine = A
     works = list(works)
     points, starts = [point for work in works for point in work.points], sum(work.starts for work in works)
     good = [run for run in done if run.measurement is not None]
-    took: dict[Hashable, list[float]] = {}
+    each_s_by_name: dict[Hashable, list[float]] = {}
     for run in good:
         each_s = run.measurement.throughput.duration_s / run.point.load.num_requests
         for name in _names(run.point):
-            took.setdefault(name, []).append(each_s)
-    like = [_expected(point, took) for point in points]
+            each_s_by_name.setdefault(name, []).append(each_s)
+    like = [_expected(point, each_s_by_name) for point in points]
     new = [point for point, expected in zip(points, like, strict=True) if expected is None]
-    sheet = [resources.seconds(what, point) for point in new] if what.peak else []
+    sheet = [resources.seconds(machine, point) for point in new] if machine.peak else []
     measured, computed = ([one for one in durations_s if one is not None] for durations_s in (like, sheet))
     start_s = _start_s(good) or (resources.START_S if computed else None)
     seconds = sum(measured) + sum(computed) + starts * (start_s or 0.0)
     price = ""
-    if what.memory_bytes is not None:
-        devices = max((what.devices_for(one.target.tensor_parallel_size) for one in points), default=1)
-        price = f"{devices} x {what.title}, {resources.dollars(what, devices, seconds / 3600)}"
+    if machine.memory_bytes is not None:
+        devices = max((machine.devices_for(one.target.tensor_parallel_size) for one in points), default=1)
+        price = f"{devices} x {machine.title}, {resources.dollars(machine, devices, seconds / 3600)}"
     return Forecast(seconds, len(points), len(measured), len(computed), starts, start_s, price)
 
 
@@ -167,9 +167,9 @@ def _shape(model: str) -> str:
     return config.read_text(encoding="utf-8") if config.is_file() else model
 
 
-def _expected(point: Point, took: Mapping[Hashable, list[float]]) -> float | None:
+def _expected(point: Point, each_s_by_name: Mapping[Hashable, list[float]]) -> float | None:
     """Its window, and its warm-up as if that went as fast."""
-    each = next((median(took[name]) for name in _names(point) if name in took), None)
+    each = next((median(each_s_by_name[name]) for name in _names(point) if name in each_s_by_name), None)
     return None if each is None else each * (point.load.num_requests + point.load.num_warmups)
 
 

@@ -79,8 +79,8 @@ def detect() -> Hardware:
 
     A GPU beside an engine that was built for processors computes nothing: then the machine is a CPU.
     """
-    seen = None if computes_on_cpu() else _gpus() or _amd_gpus() or _neuron_chips()
-    kind, name, count, device_memory = seen or ("cpu", None, 0, None)
+    accelerator = None if computes_on_cpu() else _gpus() or _amd_gpus() or _neuron_chips()
+    kind, name, count, device_memory = accelerator or ("cpu", None, 0, None)
     peak = PEAKS.get(name or "")
     cpu, vectors = cpu_model(), cpu_vectors()
     logical = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

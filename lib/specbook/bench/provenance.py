@@ -181,21 +181,21 @@ def drop_unshipped(report: Callable[[str], None]) -> list[AnyRecord]:
         RecordError: if git does not hold every record as it is: history would not keep it.
     """
     every = records.everything()
-    gone = {record.run_id: record for record in every if unshipped(record)}
-    gone |= {r.run_id: r for r in every if isinstance(r, MarginsRecord) and r.check in gone}
-    if not gone:
+    dropped = {record.run_id: record for record in every if unshipped(record)}
+    dropped |= {r.run_id: r for r in every if isinstance(r, MarginsRecord) and r.check in dropped}
+    if not dropped:
         return []
     commit = _committed_results()
     records.pack()
-    for line in _lines(gone.values()):
+    for line in _lines(dropped.values()):
         report(f"{line}; commit {commit[:12]} keeps them")
-    records.drop(gone)
-    return list(gone.values())
+    records.drop(dropped)
+    return list(dropped.values())
 
 
-def _lines(gone: Iterable[AnyRecord]) -> list[str]:
+def _lines(dropped: Iterable[AnyRecord]) -> list[str]:
     groups: dict[str, list[AnyRecord]] = {}
-    for record in gone:
+    for record in dropped:
         models = " and ".join(f"{model} {sha256[:12]}" for model, sha256 in sorted(unshipped(record).items()))
         old = f"weights of {models}" if models else "margins of such checks"
         groups.setdefault(f"{record.hardware.id}/{record.chapter}, {old}", []).append(record)

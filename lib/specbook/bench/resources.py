@@ -42,10 +42,10 @@ def lines(plans: Sequence[AnyPlan]) -> list[str]:
     """One for each server; none where machine.yaml does not say the memory."""
     texts = []
     for hardware in dict.fromkeys(plan.hardware for plan in plans):
-        what = machine_rule.load(hardware)
+        machine = machine_rule.load(hardware)
         points = {point.key: point for plan in plans if plan.hardware == hardware for point in plan.points()}
-        if what.memory_bytes is not None and points:
-            texts += [server(what, *one) for one in _servers(points.values())]
+        if machine.memory_bytes is not None and points:
+            texts += [server(machine, *one) for one in _servers(points.values())]
     return texts
 
 
@@ -53,11 +53,11 @@ def _servers(points: Iterable[Point]) -> Iterable[Arm]:
     return dict.fromkeys(point.arm for point in points)
 
 
-def server(what: Machine, target: Target, speculation: Speculation | None) -> str:
+def server(machine: Machine, target: Target, speculation: Speculation | None) -> str:
     """`fits` or `DOES NOT FIT`, and the sum that says so."""
     label = f"{target.name}, {Arm(target, speculation)}"
     try:
-        memory = memory_of(what, target, speculation)
+        memory = memory_of(machine, target, speculation)
     except ConfigError as error:
         return f"DOES NOT FIT: {label}: {error}"
     if memory is None:
@@ -92,11 +92,11 @@ def refuse(plan: AnyPlan, hardware: Hardware) -> None:
     """
     here = {"memory_bytes": hardware.gpu_memory_bytes, "devices": hardware.gpu_count or None}
     title = hardware.gpu_name or hardware.id
-    what = machine_rule.load(plan.hardware).model_copy(update={**here, "title": title})
-    if what.memory_bytes is None:
+    machine = machine_rule.load(plan.hardware).model_copy(update={**here, "title": title})
+    if machine.memory_bytes is None:
         return
     for target, speculation in _servers(plan.points()):
-        memory = memory_of(what, target, speculation)
+        memory = memory_of(machine, target, speculation)
         if memory is not None and not memory.sequences:
             raise ConfigError(
                 f"{target.name} does not fit {title}: {memory.sum()}. Raise tensor_parallel_size, lower "
@@ -104,19 +104,19 @@ def refuse(plan: AnyPlan, hardware: Hardware) -> None:
             )
 
 
-def memory_of(what: Machine, target: Target, speculation: Speculation | None) -> Memory | None:
+def memory_of(machine: Machine, target: Target, speculation: Speculation | None) -> Memory | None:
     """The memory of one rank; None where the target's shape is not known.
 
     Raises:
         ConfigError: if the machine has too few devices, or their number does not divide the model.
     """
     ranks, sized = target.tensor_parallel_size, TargetShape.of(target, *models.stored(target))
-    devices = what.devices_for(ranks)
-    if what.devices is not None and devices > what.devices:
+    devices = machine.devices_for(ranks)
+    if machine.devices is not None and devices > machine.devices:
         raise ConfigError(
-            f"tensor_parallel_size {ranks} takes {devices} devices, and {what.title} has {what.devices}"
+            f"tensor_parallel_size {ranks} takes {devices} devices, and {machine.title} has {machine.devices}"
         )
-    if sized is None or what.rank_memory_bytes is None:
+    if sized is None or machine.rank_memory_bytes is None:
         return None
     if sized.shape.num_heads % ranks:
         raise ConfigError(
@@ -124,7 +124,7 @@ def memory_of(what: Machine, target: Target, speculation: Speculation | None) ->
         )
     draft = drafted(target, speculation)
     return Memory.of(
-        sized.shape, sized.form, what.rank_memory_bytes, target.max_model_len, target.max_num_seqs,
+        sized.shape, sized.form, machine.rank_memory_bytes, target.max_model_len, target.max_num_seqs,
         ranks=ranks, draft_bytes=draft.weight_bytes, draft_layers=draft.num_layers,
         num_speculative_tokens=speculation.num_speculative_tokens if speculation else 0,
         share=_share(target.extra_args),
@@ -154,22 +154,22 @@ def _layers(folder: Path) -> int:
     return Checkpoint(folder.name, read_config(folder)).get("num_hidden_layers") or 1
 
 
-def dollars(what: Machine, devices: int, hours: float) -> str:
+def dollars(machine: Machine, devices: int, hours: float) -> str:
     """What so many hours of so many devices cost at the list price that machine.yaml names."""
-    if what.price is None:
+    if machine.price is None:
         return "what it costs is not known: machine.yaml names no price"
-    price = prices.machine(what.price)
+    price = prices.machine(machine.price)
     bill = price.machines_for(devices) * price.usd_per_hour
     return f"about ${bill * hours:,.0f} at {price.name}, ${bill:,.2f} an hour ({price.date})"
 
 
-def seconds(what: Machine, point: Point) -> float | None:
+def seconds(machine: Machine, point: Point) -> float | None:
     """Seconds of one point's window and warm-up by the datasheet.
 
     Answers are at their cap, no draft is accepted, and steps are as fast as the memory. None where the peak
     or the shape is not known.
     """
-    peak, load = PEAKS.get(what.peak or ""), point.load
+    peak, load = PEAKS.get(machine.peak or ""), point.load
     sized = TargetShape.of(point.target, *models.stored(point.target))
     if load.request_rate_per_s is not None:
         return (load.num_requests + load.num_warmups) / load.request_rate_per_s
@@ -179,7 +179,7 @@ def seconds(what: Machine, point: Point) -> float | None:
         sized.shape, load.concurrency, point.traffic.max_tokens, sized.widths.dtype_bytes, peak.bytes_per_s,
         peak.flops_per_s, layer_bytes=sized.widths.layer_bytes,
         tokens_per_sequence=1 + (point.speculation.num_speculative_tokens if point.speculation else 0),
-        devices=what.devices_for(point.target.tensor_parallel_size),
+        devices=machine.devices_for(point.target.tensor_parallel_size),
     )  # fmt: skip
     turns = -(-(load.num_requests + load.num_warmups) // load.concurrency)
     return None if cost.memory_s is None else turns * point.traffic.max_tokens * cost.memory_s

@@ -104,11 +104,11 @@ class _Requests:
 
     @classmethod
     def of(cls, result: dict[str, Any]) -> Self:
-        starts, ttfts, took, lengths = (
+        starts, ttfts, e2es, lengths = (
             np.asarray(result[name], float) for name in ("start_times", "ttfts", "latencies", "input_lens")
         )
         gaps = [np.asarray(itls, float) for itls in result["itls"]]
-        return cls(starts, starts + ttfts, starts + took, lengths, gaps)
+        return cls(starts, starts + ttfts, starts + e2es, lengths, gaps)
 
     def step_s(self) -> float:
         return float(np.median(np.concatenate([*self.gaps, [0.0]])))
@@ -143,13 +143,13 @@ def stalled(result: dict[str, Any], load: Load) -> str | None:
         result: the load generator's.
         load: its kind; in a closed loop a step serves `concurrency` sequences.
     """
-    seen = _Requests.of(result)
-    step_s = seen.step_s()
-    for began, ended, waiting in seen.silences():
-        allowed_s = max(STALL_S, 10 * step_s) + seen.reading_s(ended, load.concurrency or 1)
+    sent = _Requests.of(result)
+    step_s = sent.step_s()
+    for began, ended, waiting in sent.silences():
+        allowed_s = max(STALL_S, 10 * step_s) + sent.reading_s(ended, load.concurrency or 1)
         if ended - began > allowed_s:
             return (
                 f"stalled: {waiting} requests waited {ended - began:.1f} s for a token, from "
-                f"{began - seen.starts.min():.1f} s into the window; a step takes {step_s * 1000:.0f} ms here"
+                f"{began - sent.starts.min():.1f} s into the window; a step takes {step_s * 1000:.0f} ms here"
             )
     return None

@@ -119,8 +119,8 @@ class Reader:
         except (EngineError, ValueError):  # gone, too busy, or half a page: the last good one stands
             spec_decode = None
         self._next = now + self._period_s - EARLY_S
-        seen = (spec_decode.num_drafts, spec_decode.num_accepted_tokens) if spec_decode else (None, None)
-        self.rows.append((now, *seen))
+        counts = (spec_decode.num_drafts, spec_decode.num_accepted_tokens) if spec_decode else (None, None)
+        self.rows.append((now, *counts))
         return True
 
     def readings(self, zero_s: float) -> Readings:

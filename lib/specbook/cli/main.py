@@ -125,11 +125,11 @@ def _preview(plans: Sequence[Any], since: datetime | None, replicate: bool) -> N
     from specbook.bench.dry_run import preview
 
     with busy("looking for what is on disk"):
-        would = preview(plans, since, replicate)
-    typer.echo("\n".join(would.lines))
-    out.print(would.counted, soft_wrap=True)
-    if would.problem:
-        raise ConfigError(would.problem)
+        shown = preview(plans, since, replicate)
+    typer.echo("\n".join(shown.lines))
+    out.print(shown.counted, soft_wrap=True)
+    if shown.problem:
+        raise ConfigError(shown.problem)
 
 
 def _measure(plans: Sequence[Any], lacking: dict[str, str], since: datetime | None, **how: bool) -> None:
@@ -211,12 +211,12 @@ def pack(
     from specbook.bench import provenance
 
     with one_clear_message("interrupted. No record is lost; run it again to go on."):
-        gone = []
+        dropped = []
         if drop_unshipped:
-            gone = provenance.drop_unshipped(report=lambda line: out.print(f"dropped: {line}"))
+            dropped = provenance.drop_unshipped(report=lambda line: out.print(f"dropped: {line}"))
         with busy("packing records"):
             made = records.pack()
-    out.print(f"{len(made)} packs written, {len(gone)} records dropped")
+    out.print(f"{len(made)} packs written, {len(dropped)} records dropped")
 
 
 @app.command()

@@ -68,16 +68,16 @@ def elements(text: str) -> Iterator[Any]:
 
 def _sharegpt(file: Path, held_out: bool) -> Iterator[dict[str, Any]]:
     """Distinct first turns, in English and of moderate length, of conversations that begin here."""
-    seen = set()
+    texts = set()
     for row in elements(file.read_text(encoding="utf-8")):
         first = row["conversations"][0] if row["conversations"] else {}
         text = str(first.get("value") or "").strip()
         begins = row["id"].endswith("_0") and first.get("from") in ASKS  # `_1` goes on from `_0`
         english = sum(map(str.isascii, text)) >= ASCII_SHARE * len(text)
         if begins and english and 0 < len(text) <= LONGEST and _is_held_out(text) == held_out:
-            if text not in seen:
+            if text not in texts:
                 yield {"id": row["id"], "prompt": text}
-            seen.add(text)
+            texts.add(text)
 
 
 def _is_held_out(prompt: str) -> bool:

@@ -46,10 +46,11 @@ def rounds(points: Sequence[Point], capacity: Capacity, seed: int = SEED) -> Ite
         if room >= len(arms):
             yield (_stage(of_restart, arms, rng),)
         elif room >= max(map(len, own)) and len(own) > 1:
-            yield from ((_stage(of_restart, mine, rng),) for mine in own)
+            yield from ((_stage(of_restart, of_target, rng),) for of_target in own)
         elif len(base) < room:
-            for hand in _dealt(drafting, room - len(base)):
-                yield (_stage(_beside(hand, of_restart, first=hand[0] == drafting[0]), [*base, *hand], rng),)
+            for dealt in _dealt(drafting, room - len(base)):
+                beside = _beside(dealt, of_restart, first=dealt[0] == drafting[0])
+                yield (_stage(beside, [*base, *dealt], rng),)
         else:
             yield tuple(_stage(of_restart, arms[i : i + room], rng) for i in range(0, len(arms), room))
 
@@ -64,11 +65,11 @@ def turns(points: Iterable[Point]) -> list[list[Point]]:
 
 def positions(together: Together) -> list[int]:
     """For each point of a round, in measuring order: its place among the arms of its load and prompts."""
-    seen: Counter[str] = Counter()
+    measured: Counter[str] = Counter()
     places = []
     for point in (point for stage in together for point in stage.points):
-        places.append(seen[point.cell_key])
-        seen[point.cell_key] += 1
+        places.append(measured[point.cell_key])
+        measured[point.cell_key] += 1
     return places
 
 
@@ -88,13 +89,13 @@ def _dealt(arms: Sequence[Arm], most: int) -> Iterator[Sequence[Arm]]:
     return (arms[i::hands] for i in range(hands))
 
 
-def _beside(hand: Sequence[Arm], points: Sequence[Point], first: bool) -> list[Point]:
+def _beside(dealt: Sequence[Arm], points: Sequence[Point], first: bool) -> list[Point]:
     """The hand's points and their baselines'; what baselines measure alone goes with the first hand."""
     drafting = [p for p in points if p.speculation is not None]
-    mine = [p for p in drafting if p.arm in hand]
-    cells, all_cells = {p.cell_key for p in mine}, {p.cell_key for p in drafting}
+    drawn = [p for p in drafting if p.arm in dealt]
+    cells, all_cells = {p.cell_key for p in drawn}, {p.cell_key for p in drafting}
     alone = [p for p in points if p.speculation is None and first and p.cell_key not in all_cells]
-    return [*mine, *alone, *(p for p in points if p.speculation is None and p.cell_key in cells)]
+    return [*drawn, *alone, *(p for p in points if p.speculation is None and p.cell_key in cells)]
 
 
 def _stage(points: Sequence[Point], arms: Sequence[Arm], rng: Random) -> Stage:

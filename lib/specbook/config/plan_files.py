@@ -111,11 +111,11 @@ def build(
         return sweep(body[group])
     if kind is CostPlan:
         return _made(kind, {**own.cost(body[group], hardware), **chosen, **where})
-    mine = {name: chosen.pop(name) for name in CHAPTER_ALONE if name in chosen}
+    of_chapter = {name: chosen.pop(name) for name in CHAPTER_ALONE if name in chosen}
     sweeps = body[group].get("sweeps", [])
     if not isinstance(sweeps, list) or not all(isinstance(one, Mapping) for one in sweeps):
         raise ConfigError(f"plan of {chapter}: `sweeps` is a list of groups, each with its target")
-    return _made(Chapter, {**body[group], **mine, **where, "sweeps": [sweep(one) for one in sweeps]})
+    return _made(Chapter, {**body[group], **of_chapter, **where, "sweeps": [sweep(one) for one in sweeps]})
 
 
 def _made(kind: type[AnyPlan], fields: Mapping[str, Any]) -> AnyPlan:
@@ -179,8 +179,8 @@ def from_notebook(chapter: str, names: Mapping[str, Any]) -> AnyPlan:
     """
     _check_names(names.get("In", ()))
     body = read_file(file(chapter, names["hardware"]))
-    mine = settable(experiment(chapter, body))
-    allowed = {*KEYS, *mine}
+    names_of_plan = settable(experiment(chapter, body))
+    allowed = {*KEYS, *names_of_plan}
     again = any(isinstance(value, AnyPlan) for value in names.values())
     given = {name: value for name, value in names.items() if _is_parameter(name, value)}
     for name in given:
@@ -190,7 +190,7 @@ def from_notebook(chapter: str, names: Mapping[str, Any]) -> AnyPlan:
         raise ConfigError(f"source = {given['source']!r}: use 'records' (replay) or 'hardware' (measure)")
     hardware, group = given["hardware"], given["group"]
     body = {**body, **{g: given[g] for g in GROUPS if g in given}}
-    overrides = {name: value for name, value in given.items() if name in mine}
+    overrides = {name: value for name, value in given.items() if name in names_of_plan}
     return build(chapter, body, hardware=hardware, group=group, overrides=overrides)
 
 

@@ -106,10 +106,10 @@ def _without(held: packfile.Pack, run_ids: Collection[str]) -> list[Path]:
         with_rows = filter(held.has_requests, remaining) if held.rows_path else ()
         rows = {run_id: held.requests(run_id) for run_id in with_rows}
         _written(held.path.parent, list(remaining.values()), rows)
-    gone = [path for path in (held.path, held.rows_path) if path]
-    for path in gone:
+    replaced = [path for path in (held.path, held.rows_path) if path]
+    for path in replaced:
         path.unlink()
-    return gone
+    return replaced
 
 
 @contextmanager

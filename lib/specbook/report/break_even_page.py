@@ -134,9 +134,9 @@ def extremes(prices: pd.DataFrame) -> str:
 def missing(seen: list[RunRecord]) -> str:
     """Models on each accelerator that have no record, of those whose shape is known; what measures one."""
     lines = [
-        f"- {what.title}: {', '.join(f'`{one}`' for one in names)}"
-        for name, what in accelerators()
-        if what.kind == "cuda" and (names := list(_without(name, what, seen)))
+        f"- {machine.title}: {', '.join(f'`{one}`' for one in names)}"
+        for name, machine in accelerators()
+        if machine.kind == "cuda" and (names := list(_without(name, machine, seen)))
     ]
     if not lines:
         return "Every model whose head's shape is known has its map."
@@ -148,10 +148,10 @@ def missing(seen: list[RunRecord]) -> str:
     return "\n".join([f"{NOTHING} {how}", "", *lines])
 
 
-def _without(hardware: str, what: MachineFile, seen: list[RunRecord]) -> Iterator[str]:
+def _without(hardware: str, machine: MachineFile, seen: list[RunRecord]) -> Iterator[str]:
     fits = machine_rule.load(hardware).fits
     done = {run.point.target.name for run in seen if fits(run.hardware)}
-    for name in (one.name for one in what.serves if one.name not in done):
+    for name in (one.name for one in machine.serves if one.name not in done):
         with suppress(ConfigError):  # its head's shape is not known
             config.load(PLAN, f"{hardware}:{name}", "full")
             yield f"{hardware}:{name}"

@@ -132,8 +132,8 @@ def _tails(runs: Sequence[RunRecord]) -> str:
 
 
 def _drift(hardware: str) -> str:
-    mine, _ = versions.parts(plans.load("04_domain_drift", hardware, "full"))
-    *drifts, (_, fallen) = experiments.replay(mine)
+    plan, _ = versions.parts(plans.load("04_domain_drift", hardware, "full"))
+    *drifts, (_, fallen) = experiments.replay(plan)
     return drift_text.answer(drift.compare(drift.Recordings.of_records(drifts)), fallen).removeprefix(
         "**Answer.** "
     )

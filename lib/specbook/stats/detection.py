@@ -79,8 +79,8 @@ def delay(monitor: Monitor, reference: Reference, episode: Episode, threshold: f
     if not over.any():
         return None
     first = int(over.argmax())
-    seen = episode.growth.drafts[episode.growth.end_s > episode.drift_s]
-    return Delay(float(seconds[first]), float(seen[: first + 1].sum()))
+    drafts = episode.growth.drafts[episode.growth.end_s > episode.drift_s]
+    return Delay(float(seconds[first]), float(drafts[: first + 1].sum()))
 
 
 class Quiet(NamedTuple):

@@ -48,8 +48,8 @@ def activation_bytes(shape: ModelShape, tokens: int, rows: int, ranks: int) -> f
     """Bytes on one rank: residual streams and widest layer of `tokens` tokens, and the logits of `rows`."""
     attention = shape.head_dim * (shape.num_heads + 2 * shape.num_kv_heads)
     inner = shape.moe_intermediate_size * shape.num_experts_per_token
-    wide = 3 * (inner or shape.intermediate_size) + shape.num_experts_per_token * shape.hidden_size
-    streams = 4 * shape.hidden_size + max(attention, wide) / ranks
+    widest = 3 * (inner or shape.intermediate_size) + shape.num_experts_per_token * shape.hidden_size
+    streams = 4 * shape.hidden_size + max(attention, widest) / ranks
     return tokens * streams * KEPT_BYTES + rows * shape.vocab_size * LOGIT_BYTES
 
 

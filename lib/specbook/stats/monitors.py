@@ -85,10 +85,10 @@ class Reference(NamedTuple):
             raise ValueError("acceptance is the same in every interval: nothing says how much it may vary")
         return cls(float(mean), float(squares.sum() / (quiet.intervals - 1)))
 
-    def scores(self, seen: Growth) -> Values:
+    def scores(self, growth: Growth) -> Values:
         """[n] standard deviations by which each interval lies *below* the reference."""
-        spread = np.sqrt(self.variance_per_draft / seen.drafts)
-        return (self.accepted_per_draft - seen.accepted / seen.drafts) / spread
+        spread = np.sqrt(self.variance_per_draft / growth.drafts)
+        return (self.accepted_per_draft - growth.accepted / growth.drafts) / spread
 
 
 class Monitor(Protocol):

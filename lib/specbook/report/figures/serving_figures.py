@@ -73,10 +73,10 @@ def step_time(table: pd.DataFrame) -> Axes:
     (ax,) = style.panels(1)
     names = [f"{row.execution}\nbatch {row.concurrency}" for row in table.itertuples()]
     least = 1e3 * table["least_s"].astype(float).fillna(0.0)
-    for bound, (hue, what) in BOUNDS.items():
+    for bound, (hue, text) in BOUNDS.items():
         chosen = (table["bound"] == bound).to_numpy()
         if chosen.any():
-            ax.bar(chosen.nonzero()[0], least[chosen], color=hue, label=f"least possible: {what}")
+            ax.bar(chosen.nonzero()[0], least[chosen], color=hue, label=f"least possible: {text}")
     rest = 1e3 * table["step_s"] - least
     ax.bar(range(len(table)), rest, bottom=least, color="#d9d9d9", hatch="//", edgecolor="#888888",
            label="overhead: the rest" if table["least_s"].notna().all() else UNKNOWN)  # fmt: skip

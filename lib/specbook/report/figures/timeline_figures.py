@@ -22,38 +22,38 @@ NO_DRIFT = "No drift was recorded for this plan."
 def timeline(run: ClusterRun) -> list[Axes]:
     """One run in four panels: the load with what waits, both signals, pods, and the time to first token."""
     axes = style.panels(4, height=2.0, columns=1)
-    seen, served = scaling.timeline(run), scaling.over_time(run, EVERY_S)
-    _load(axes[0], seen, served)
-    _signals(axes[1], seen)
-    _pods(axes[2], seen)
+    readings, served = scaling.timeline(run), scaling.over_time(run, EVERY_S)
+    _load(axes[0], readings, served)
+    _signals(axes[1], readings)
+    _pods(axes[2], readings)
     _latency(axes[3], served)
-    left, right = float(seen["at_s"].min()), run.ended_s + 20
+    left, right = float(readings["at_s"].min()), run.ended_s + 20
     for ax in axes:
         _events(ax, run)
-        ax.set_xlim(max(left, -20), min(right, float(seen["at_s"].max())))
+        ax.set_xlim(max(left, -20), min(right, float(readings["at_s"].max())))
         ax.set_ylim(bottom=0)
         ax.legend(loc="lower left", bbox_to_anchor=(-0.01, 0.97), ncols=2)
     axes[-1].set_xlabel("seconds since the load began")
     return axes
 
 
-def _load(ax: Axes, seen: pd.DataFrame, served: pd.DataFrame) -> None:
+def _load(ax: Axes, readings: pd.DataFrame, served: pd.DataFrame) -> None:
     ax.step(served["at_s"], served["arrivals_per_s"], where="mid", color=LOAD, label="arrivals, 1/s")
-    ax.plot(seen["at_s"], seen["waiting"], color=WAITING, linewidth=1.2, label="requests waiting")
+    ax.plot(readings["at_s"], readings["waiting"], color=WAITING, linewidth=1.2, label="requests waiting")
     _tooltips(ax, served, "arrivals_per_s", "arrivals {:.1f} /s")
 
 
-def _signals(ax: Axes, seen: pd.DataFrame) -> None:
+def _signals(ax: Axes, readings: pd.DataFrame) -> None:
     for name, hue, label in (("queue_wait_ms", WAITING, "queue wait"),
                              ("queue_time_p95_ms", WANTED, "p95 queue time")):  # fmt: skip
-        ax.plot(seen["at_s"], seen[name] / 1e3, color=hue, linewidth=1.2, label=f"{label}, s")
+        ax.plot(readings["at_s"], readings[name] / 1e3, color=hue, linewidth=1.2, label=f"{label}, s")
         ax.axhline(scaling.TARGET_MS[name] / 1e3, color=hue, linestyle=":", linewidth=1.2)
 
 
-def _pods(ax: Axes, seen: pd.DataFrame) -> None:
-    ax.step(seen["at_s"], seen["wanted"], where="post", color=WANTED, label="pods wanted", linestyle="--")
-    ax.step(seen["at_s"], seen["ready"], where="post", color=READY, label="pods ready")
-    changed = seen[seen["ready"].diff().fillna(0) != 0]
+def _pods(ax: Axes, read: pd.DataFrame) -> None:
+    ax.step(read["at_s"], read["wanted"], where="post", color=WANTED, label="pods wanted", linestyle="--")
+    ax.step(read["at_s"], read["ready"], where="post", color=READY, label="pods ready")
+    changed = read[read["ready"].diff().fillna(0) != 0]
     _tooltips(ax, changed, "ready", "pods ready {:.0f}")
     ax.yaxis.get_major_locator().set_params(integer=True)
 
@@ -84,10 +84,10 @@ def slots(runs: Mapping[str, ClusterRun]) -> list[Axes]:
     """A column for each number of slots: what waits, and the time per output token, on the same clock."""
     axes = style.panels(2 * len(runs), height=2.3, columns=len(runs))
     for place, (title, run) in enumerate(runs.items()):
-        seen, served = scaling.timeline(run), scaling.over_time(run, EVERY_S)
+        readings, served = scaling.timeline(run), scaling.over_time(run, EVERY_S)
         above, below = axes[place], axes[place + len(runs)]
-        above.plot(seen["at_s"], seen["waiting"], color=WAITING, label="waiting")
-        above.plot(seen["at_s"], seen["running"], color=LOAD, linewidth=1.2, label="running")
+        above.plot(readings["at_s"], readings["waiting"], color=WAITING, label="waiting")
+        above.plot(readings["at_s"], readings["running"], color=LOAD, linewidth=1.2, label="running")
         below.plot(served["at_s"], 1e3 * served["tpot_s"], color=READY, label="TPOT")
         above.set_title(title)
         below.set_xlabel("seconds")
@@ -113,8 +113,8 @@ def episodes(shown: dict[str, Episode]) -> list[Axes]:
     """Acceptance length over time, a panel for each recording, the beginning of its drift as a line."""
     axes = style.panel_for_each(shown, share_y=True, columns=2)
     for title, ax in axes.items():
-        seen = drift.lengths(shown[title])
-        ax.plot(seen["at_s"], seen["length"], color=style.PALETTE[0], linewidth=1.2, label="each reading")
+        table = drift.lengths(shown[title])
+        ax.plot(table["at_s"], table["length"], color=style.PALETTE[0], linewidth=1.2, label="each reading")
         for place, at in enumerate(shown[title].drift_s):
             label = "" if place else "drift begins"
             ax.axvline(at, color="black", linewidth=1.2, linestyle="--", label=label)
@@ -149,8 +149,8 @@ def fallback(result: FallbackArms, thresholds: Sequence[float]) -> list[Axes]:
     """
     arms = {arm.arm: arm for arm in result.arms if arm.repeat == 0}
     above, below = style.panels(2, columns=1, height=2.7)
-    seen = drift.lengths(arms["fallback"].episode)
-    above.plot(seen["at_s"], seen["length"], color=colour("fallback", ARMS), linewidth=1.2)
+    lengths = drift.lengths(arms["fallback"].episode)
+    above.plot(lengths["at_s"], lengths["length"], color=colour("fallback", ARMS), linewidth=1.2)
     for threshold in thresholds:
         above.axhline(threshold, color="#777777", linestyle=":", linewidth=1.2)
     above.set_ylabel("acceptance length")
