@@ -105,6 +105,11 @@ def test_what_stands_in_brackets_is_not_taken_for_markup(monkeypatch):
     assert complaint("run", "01") == f"specbook: {message}"
 
 
+def test_the_help_keeps_what_stands_in_brackets(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    assert "such as domains=[json]." in invoke("run", "--help").output
+
+
 @pytest.mark.parametrize("arguments", [("serve", "--port", "0"), ("serve", "--port", "99999"), ("ask",)])
 def test_wrong_usage_is_told_by_the_command_line_itself(arguments):
     result = invoke(*arguments)

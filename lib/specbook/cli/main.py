@@ -35,6 +35,30 @@ for command in (serve, ask, probe):
 
 Hardware = Annotated[str, typer.Option(help="A folder of params/.")]
 Group = Annotated[str, typer.Option(help="`quick`: the book in minutes; `full`: what results/ ships.")]
+Chapters = Annotated[list[str], typer.Argument(help="Chapters, e.g. 02_eagle3 (or 02), or `all`.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be measured.")]
+Since = Annotated[
+    datetime | None,
+    typer.Option(help="UTC. Points measured before are measured again; those after count as done."),
+]
+Replicate = Annotated[
+    bool, typer.Option("--replicate", help="Measure again what other hosts of this machine have measured.")
+]
+Dirty = Annotated[bool, typer.Option("--dirty", help="Measure into results/ with uncommitted changes.")]
+OwnTarget = Annotated[
+    str | None, typer.Option(help="Your own model, a folder or a hub id, in place of the plan's.")
+]
+OwnDrafts = Annotated[
+    list[str] | None,
+    typer.Option(help="A folder, a hub id or a method such as ngram; give it again for another."),
+]
+OwnPrompts = Annotated[
+    str | None, typer.Option(help="Your own traffic: JSON lines, each with `prompt` or `messages`.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Another parameter of the plan, KEY=VALUE, such as domains=\\[json]."),
+]
 RESUMABLE = "interrupted. What was done is on disk; run it again to go on."
 
 
@@ -58,36 +82,10 @@ def doctor() -> None:
 
 @app.command()
 def run(
-    chapters: Annotated[list[str], typer.Argument(help="Chapters, e.g. 02_eagle3 (or 02), or `all`.")],
-    hardware: Hardware = "cpu",
-    group: Group = "full",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be measured.")] = False,
-    since: Annotated[
-        datetime | None,
-        typer.Option(help="UTC. Points measured before are measured again; those after count as done."),
-    ] = None,
-    replicate: Annotated[
-        bool,
-        typer.Option("--replicate", help="Measure again what other hosts of this machine have measured."),
-    ] = False,
-    dirty: Annotated[
-        bool, typer.Option("--dirty", help="Measure into results/ with uncommitted changes.")
-    ] = False,
-    target: Annotated[
-        str | None, typer.Option(help="Your own model, a folder or a hub id, in place of the plan's.")
-    ] = None,
-    draft: Annotated[
-        list[str] | None,
-        typer.Option(help="A folder, a hub id or a method such as ngram; give it again for another."),
-    ] = None,
-    prompts: Annotated[
-        str | None, typer.Option(help="Your own traffic: JSON lines, each with `prompt` or `messages`.")
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Another parameter of the plan, KEY=VALUE, such as domains=[json]."),
-    ] = None,
-) -> None:
+    chapters: Chapters, hardware: Hardware = "cpu", group: Group = "full", dry_run: DryRun = False,
+    since: Since = None, replicate: Replicate = False, dirty: Dirty = False, target: OwnTarget = None,
+    draft: OwnDrafts = None, prompts: OwnPrompts = None, settings: Settings = None,
+) -> None:  # fmt: skip
     """Measure what is missing of these chapters' plans; every point is on disk before the next starts."""
     from specbook import config
     from specbook.bench import packaged_models, resources
