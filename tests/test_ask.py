@@ -109,7 +109,7 @@ def test_the_clock_does_not_count_what_the_client_imports(monkeypatch):
         ([delta("a")], {}, "before it said how long it was"),
     ],
 )
-def test_a_server_that_refuses_or_stops_in_the_middle_is_an_error(events, how, message):
+def test_a_server_that_refuses_or_breaks_off_is_an_error(events, how, message):
     with serving(events, **how) as (port, _), pytest.raises(EngineError, match=message):
         ask.ask(FakeServer(port), "why?", 9, lambda _: None)
 

@@ -192,7 +192,7 @@ def test_a_chapter_on_kubernetes_needs_a_cluster_and_says_which(monkeypatch, pro
     assert not (project / "results").exists()  # no failed record of each run
 
 
-def test_all_chapters_but_the_one_without_its_cluster_are_measured(monkeypatch):
+def test_chapters_with_their_cluster_are_measured(monkeypatch):
     kept = []
     monkeypatch.setattr(train, "make_copies", lambda models, report: {})
     found = experiments.registry._REGISTRY["cluster"]._replace(lacking=lambda: "no cluster here")
@@ -205,7 +205,7 @@ def test_all_chapters_but_the_one_without_its_cluster_are_measured(monkeypatch):
     assert "08_cost" in [one.chapter for one in kept]
 
 
-def test_a_dry_run_says_what_is_lacking_and_counts_it_all_the_same(monkeypatch):
+def test_a_dry_run_counts_what_is_lacking_too(monkeypatch):
     said = []
     monkeypatch.setattr(train, "untrained", lambda models: {"models/x": "train it first"})
     monkeypatch.setattr(
@@ -217,7 +217,7 @@ def test_a_dry_run_says_what_is_lacking_and_counts_it_all_the_same(monkeypatch):
     assert said == [config.load("04_domain_drift", "cpu", "full")]
 
 
-def test_a_head_past_its_training_is_measured_and_warned_of_once(monkeypatch):
+def test_a_head_past_its_training_is_warned_of_once(monkeypatch):
     measured = []
     monkeypatch.setattr(campaign, "measure", lambda plans, since, **_: measured.extend(plans) or [])
     result = invoke("run", "02_eagle3", "--set", "num_speculative_tokens=[5, 8]")
@@ -236,7 +236,7 @@ def test_a_dry_run_says_last_why_a_plan_would_be_refused(monkeypatch):
     assert "too few" in result.stderr
 
 
-def test_run_says_whether_to_replicate_and_whether_code_may_be_dirty(monkeypatch):
+def test_run_passes_replicate_and_dirty_on(monkeypatch):
     asked = []
     monkeypatch.setattr(campaign, "measure", lambda plans, since, **how: asked.append(how) or [])
     for flags in ((), ("--replicate",), ("--dirty",)):

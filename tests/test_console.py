@@ -19,7 +19,7 @@ def test_what_takes_a_while_is_said_where_somebody_waits(monkeypatch, terminal):
     assert ("reading [all] of it" in screen.getvalue()) == terminal
 
 
-def test_what_takes_a_while_to_begin_runs_without_the_words_and_ends(monkeypatch):
+def test_what_begins_slowly_runs_without_the_words(monkeypatch):
     said, events = [], []
 
     @contextmanager

@@ -123,7 +123,7 @@ def test_standard_output_that_takes_no_more_is_told(tmp_path, monkeypatch, shell
     assert spoken(shell, limit) == (1, f"specbook: cannot write to standard output: {reason}\n")
 
 
-def test_no_half_written_bytecode_is_left_where_files_are_limited(tmp_path):
+def test_a_file_limit_leaves_no_half_written_bytecode(tmp_path):
     """Limited to a KiB, the least that a shell can set, then not: the second fails on what the first left."""
     left_out = shutil.ignore_patterns(
         "__pycache__", *(path.name for path in (ROOT / "lib/specbook").glob("*/") if path.name != "cli")

@@ -74,7 +74,7 @@ def test_the_project_is_a_dot_even_below_the_home(home, tmp_path):
     assert paths.portable(f"{tmp_path}/project/lib {tmp_path}/x") == f".{os.sep}lib ~/x"
 
 
-def test_an_environment_elsewhere_is_no_path_of_this_machine_either(tmp_path, monkeypatch):
+def test_an_environment_elsewhere_is_a_portable_path(tmp_path, monkeypatch):
     elsewhere = tmp_path / "venvs" / "x"
     said = f"{elsewhere}/bin/python -m vllm"
     monkeypatch.setattr(sys, "prefix", str(elsewhere))

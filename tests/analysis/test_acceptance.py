@@ -87,7 +87,7 @@ def test_length_interval_holds_the_micro_average():
     assert got.low < got.value < got.high
 
 
-def test_by_domain_pools_restarts_and_skips_what_drafted_nothing(monkeypatch, tmp_path):
+def test_by_domain_pools_restarts_that_drafted(monkeypatch, tmp_path):
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
     runs = [
         write_run(point(eagle3(3), domain=domain, restart=restart), 100.0, spec_decode=counters(per_pos))
@@ -121,7 +121,7 @@ def test_short_and_long_answers_count_alike_in_the_average(monkeypatch, tmp_path
     assert shown["macro over"].tolist() == ["2 answers", "2 answers", "2 domains"]
 
 
-def test_how_often_a_position_held_is_not_told_of_a_handful_of_drafts(monkeypatch, tmp_path):
+def test_a_handful_of_drafts_gives_no_acceptance_rate(monkeypatch, tmp_path):
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
     run = write_run(point(eagle3(3)), 100.0, spec_decode=counters((10, 9, 9)))
     (held,) = acceptance.by_domain([run])["conditional"]

@@ -34,7 +34,7 @@ def test_an_arm_is_compared_with_the_baseline_of_its_own_round():
     assert (got["speculation", "EAGLE-3 K=5"].pairs, got["restart", "baseline"].pairs) == (12, 12)
 
 
-def test_n_counts_prompts_and_not_the_rounds_that_asked_them_again():
+def test_n_counts_prompts_and_not_rounds():
     runs = [run("aaaa", restart=i) for i in range(3)] + [run("aaab", eagle3(), restart=0)]
     runs += [run("aaaa", eagle3(), restart=i) for i in (1, 2)]
     found = shares(runs)["speculation", "EAGLE-3 K=5"].estimate
@@ -92,7 +92,7 @@ def test_the_table_names_the_arm_that_diverges_most():
     )
 
 
-def test_where_none_parts_the_sentence_tells_how_much_doubt_is_left():
+def test_without_divergences_the_sentence_bounds_their_share():
     told = answers_text.answers(answers.shares(answers.pairs([run("aaaa"), run("aaaa", eagle3())])))
     assert "None parts; the widest doubt is at batch 1 (95 % interval 51.0 % to 100 %, n=4 prompts)." in told
 
@@ -102,5 +102,5 @@ def test_without_a_pair_the_sentence_says_so():
     assert answers_text.answers(alone).startswith("No answers can be compared")
 
 
-def test_a_hundred_percent_is_shown_only_where_nothing_is_missing():
+def test_a_hundred_percent_is_shown_only_for_all():
     assert [tables.percent(share) for share in (1.0, 0.9999, 0.5)] == ["100", "99.9", "50.0"]

@@ -50,7 +50,7 @@ def test_one_price_for_all_rates_and_gain_is_length_over_it():
     assert loss.value == pytest.approx(1.8 / 2.0, rel=0.01)
 
 
-def test_batches_are_rows_and_an_arm_without_a_baseline_has_none():
+def test_an_arm_without_a_baseline_has_no_row():
     both = [*runs(), *(arm(rates, 3.0 if rates else 1.0, 0, batch=8) for rates in (None, STRONG))]
     table = break_even.map_of(both)
     assert list(table["concurrency"]) == [1, 8]

@@ -47,7 +47,7 @@ def test_what_came_before_a_drift_is_calm_too():
     assert 1 + calm.accepted.sum() / calm.drafts.sum() == pytest.approx(3.5, abs=0.1)
 
 
-def test_a_window_without_a_draft_takes_no_place_among_the_others():
+def test_a_window_without_a_draft_is_left_out():
     one = drifting.episode([3.0] * 20, [])
     nothing = Readings(at_s=(0, 1), num_drafts=(5, 5), num_accepted_tokens=(9, 9))
     silent, one = (drift.growth(readings) for readings in (nothing, one.readings))

@@ -29,7 +29,7 @@ def measured(tmp_path, monkeypatch):
     return write
 
 
-def test_each_target_stands_at_the_best_of_the_arms_that_both_have(measured):
+def test_targets_are_compared_at_the_best_common_arm(measured):
     (row,) = moe_tables.beside(
         measured("moe", ARMS), measured("dense", {None: 1.0, 1: 1.5, 3: 1.2})
     ).itertuples()

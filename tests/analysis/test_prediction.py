@@ -47,7 +47,7 @@ def both(column, serial=(1.2, 0.2, 0.9), parallel=(1.9, 0.02, 0.88)):
     return pd.concat([curve("EAGLE-3", *serial, column), curve("P-EAGLE", *parallel, column)])
 
 
-def test_the_crossover_is_where_drafting_in_parallel_starts_to_win():
+def test_the_crossover_is_where_parallel_drafting_wins():
     row, single = prediction.crossovers(both("speedup"), both("predicted"), "EAGLE-3", "P-EAGLE").itertuples()
     assert (row.domain, single.domain) == (prediction.AVERAGED, "json")
     assert row[3:] == single[3:]  # of one domain

@@ -61,7 +61,7 @@ def test_a_precision_without_records_is_named_below_the_others(tmp_path, monkeyp
     assert "| pocket-dense-int4 |" not in said
 
 
-def test_right_answers_are_those_of_the_requests_each_prompt_once(tmp_path, monkeypatch):
+def test_right_answers_count_each_prompt_once(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
     rows = {"p0": {"check": {"kind": "math_exact", "answer": 7}, "domain": "math"}}
     rows |= {"p1": {**rows["p0"]}, "p2": {"check": {"kind": "unknown"}, "domain": "math"}}

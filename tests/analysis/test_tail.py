@@ -37,7 +37,7 @@ def test_equal_names_in_two_domains_are_two_prompts():
     assert set(latency.table(runs, by=("arm", "load"))["n"]) == {16}
 
 
-def test_answers_of_one_token_have_no_tpot_and_are_left_out_of_it():
+def test_answers_of_one_token_have_no_tpot():
     short = rows(12)
     short.loc[:3, "output_tokens"] = 1
     found = latency.table([write_run(point(num_requests=12), 100.0, requests=short)]).set_index(
@@ -47,7 +47,7 @@ def test_answers_of_one_token_have_no_tpot_and_are_left_out_of_it():
     assert found.loc[("ttft_s", 0.5), "n"] == 12
 
 
-def test_the_tail_with_domains_pooled_has_their_prompts_together():
+def test_the_pooled_tail_has_all_domains_prompts():
     runs = []
     for domain in ("json", "chat"):
         runs += [*restarts(100.0, 250, domain=domain), *restarts(50.0, 250, eagle3(), domain)]
@@ -65,7 +65,7 @@ def test_restarts_of_the_same_prompts_do_not_make_a_p99():
     assert dict(zip(found["q"], found["enough"], strict=True)) == {0.5: True, 0.99: False}
 
 
-def test_an_arm_is_compared_with_the_baseline_of_its_own_round_only():
+def test_an_arm_is_compared_only_within_its_round():
     speeds = {"calm": [(None, 100.0), (eagle3(3), 80.0)], "noisy": [(None, 50.0), (eagle3(5), 25.0)]}
     runs = [
         write_run(point(draft, num_requests=20), speed, run_id=f"{name}-{speed:g}", round=Round(id=name))
@@ -86,7 +86,7 @@ def test_a_change_is_taken_within_each_restart():
     assert found["low"] < found["value"] < found["high"]
 
 
-def test_of_chosen_arms_alone_the_change_is_what_it_is_among_all():
+def test_chosen_arms_change_as_they_do_among_all():
     drafts = {3: 150.0, 5: 200.0}
     runs = restarts(100.0, 20)
     for k, speed in drafts.items():

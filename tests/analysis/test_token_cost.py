@@ -153,7 +153,7 @@ def test_no_input_price_where_ttft_is_flat_in_prompt_length():
     assert token_cost.splits(token_cost.best_arms(token_cost.rates(runs)), runs, cost_plan()).empty
 
 
-def test_each_doubt_changes_one_thing_and_stays_at_the_base_case(runs):
+def test_each_bar_changes_one_thing_of_the_base_case(runs):
     table = token_cost.bills(token_cost.rates(runs), cost_plan())
     chosen = token_cost.goodput(table, cost_plan().slos).iloc[0]
     bars = {bar.name: bar for bar in sensitivity.bars(runs, chosen, cost_plan())}
@@ -199,7 +199,7 @@ def test_a_host_of_the_model_counts_as_the_model_does():
     assert (found.tokens_per_own, found.counted_by) == (1, api_prices.OWN)
 
 
-def test_rented_machines_are_held_against_hosts_of_the_same_model():
+def test_rented_machines_are_compared_with_the_models_hosts():
     table = api_prices.rented(published.load())
     assert {"GPT-OSS-120B", "Llama-3.3-70B"} == set(table["model"])
     assert all(table["api"].str.lower().str.contains("gpt-oss-120b|llama-3.3-70b"))

@@ -32,7 +32,7 @@ def test_a_kind_is_the_geometric_mean_of_its_domains(runs):
     assert table.loc[(5, "open-ended"), "speedup"] == pytest.approx(0.9)
 
 
-def test_each_kind_has_its_own_best_k_and_the_contrast_is_their_ratio(runs):
+def test_each_kind_of_traffic_has_its_own_best_k(runs):
     best = traffic.best(traffic.gains(runs))
     assert list(best["num_speculative_tokens"]) == [5, 7]
     (one,) = traffic.contrast(best)
@@ -63,7 +63,7 @@ def test_one_kind_alone_has_no_contrast(runs):
     assert all(table.empty for table in (*tables, traffic.first_token(plain)))
 
 
-def test_the_first_token_of_the_best_arm_is_held_against_the_baseline(runs):
+def test_the_best_arms_first_token_is_compared(runs):
     table = traffic.first_token(runs).set_index("metric")
     assert set(table["method"]) == {"EAGLE-3"}
     assert table.loc["ttft_s", "estimate"].value == pytest.approx(0.0)

@@ -58,7 +58,7 @@ def runs(tmp_path, monkeypatch):
     return found
 
 
-def test_each_version_has_its_own_head_and_its_own_targets_baseline(plan, runs):
+def test_each_version_has_its_head_and_its_baseline(plan, runs):
     found = versions.split(plan, runs)
     assert {name: len(part) for name, part in found.items()} == dict.fromkeys(VERSIONS, 3 * 2 * 2)
     for name, target in ((BEFORE, "models/pocket"), (BEHIND, "build/next"), (RETRAINED, "build/next")):
@@ -170,7 +170,7 @@ def test_monitors_fire_only_on_a_version_that_accepts_less():
     assert remarks.rollout(drift.rollouts(found, [], compared)) == remarks.NO_ROLLOUT
 
 
-def test_without_an_abrupt_drift_there_is_no_threshold_and_no_claim():
+def test_without_an_abrupt_drift_there_is_no_threshold():
     found = drift.Recordings.of([(False, drifting.quiet(3))])
     nothing = pd.DataFrame(columns=list(drift.COMPARED))
     assert drift.rollouts(found, drifting.behind(1).episodes, nothing).empty

@@ -232,7 +232,7 @@ def changed(monkeypatch, commit="a" * 40, dirty=True):
     monkeypatch.setattr(provenance, "git_state", lambda: (commit, dirty))
 
 
-def test_uncommitted_code_puts_nothing_into_the_projects_records(world, monkeypatch, tmp_path):
+def test_uncommitted_code_leaves_no_records(world, monkeypatch, tmp_path):
     changed(monkeypatch)
     with pytest.raises(ConfigError, match=r"differ from commit a{12}, .* or give --dirty"):
         campaign.measure([a_plan()])
@@ -397,7 +397,7 @@ def test_it_is_an_error_only_if_every_point_failed(world):
     assert not [event for event in world.events if event[0] == "lossless"]
 
 
-def test_an_engine_that_dies_is_started_again_for_the_points_after(world):
+def test_a_dead_engine_is_started_again(world):
     world.deadly = lambda point: (
         (point.restart, point.load.concurrency, point.traffic.domain) == (0, 1, "code")
     )
@@ -417,7 +417,7 @@ def test_an_engine_that_keeps_dying_is_given_up(world):
     assert reasons[4:] == [None] * 4
 
 
-def test_an_interrupt_keeps_what_was_measured_and_stops_the_server(world):
+def test_an_interrupt_keeps_records_and_stops_the_server(world):
     world.interrupts_at = 3
     with pytest.raises(KeyboardInterrupt):
         campaign.measure([a_plan()])
@@ -427,7 +427,7 @@ def test_an_interrupt_keeps_what_was_measured_and_stops_the_server(world):
     assert len(campaign.measure([a_plan()])) == 5
 
 
-def test_an_interrupt_while_a_record_is_written_stops_the_server(world, monkeypatch):
+def test_an_interrupted_write_stops_the_server(world, monkeypatch):
     def interrupted(record):
         raise KeyboardInterrupt
 
@@ -513,7 +513,7 @@ def test_hardware_measures_then_replays(world):
     assert len(campaign.run_or_replay(a_plan(), "hardware")) == world.measured() == 8
 
 
-def test_the_newest_record_of_a_point_is_replayed_in_the_plans_order(world):
+def test_the_newest_records_replay_in_the_plans_order(world):
     points = a_plan().points()
     for speed in (1.0, 2.0):
         for point in reversed(points):
@@ -542,7 +542,7 @@ def test_drafts_of_two_trainings_are_never_mixed(world):
     assert [record.point for record in records.replay(a_plan(**eagle), HARDWARE.id)] == [baseline, new]
 
 
-def test_the_machine_asked_for_comes_first_else_the_one_with_most(world):
+def test_the_asked_machine_comes_first_else_the_fullest(world):
     points = a_plan().points()
     other = HARDWARE.model_copy(update={"id": "cuda-other-1x"})
     for point in points[:3]:
@@ -611,7 +611,7 @@ def test_a_chapter_of_two_targets_is_two_sweeps(world):
     assert [event[0] for event in world.events[-2:]] == ["lossless", "lossless"]
 
 
-def test_an_experiment_is_run_once_and_read_back_as_its_own_result(world, coin):
+def test_an_experiment_is_run_once_and_read_back(world, coin):
     asked = a_chapter({"name": "coin", "parameters": {"throws": 6}})
     (record,) = campaign.measure([asked])
     assert (record.title, record.status) == ("coin (throws=6)", "ok")
@@ -677,7 +677,7 @@ def test_an_experiment_of_other_weights_is_run_again(monkeypatch):
 
 
 @pytest.mark.usefixtures("world", "coin", "days")
-def test_the_second_servers_draft_is_part_of_what_a_fallback_measured(monkeypatch):
+def test_a_fallback_names_the_second_servers_draft(monkeypatch):
     weights = {"org/t": "T", "models/a": "A", "models/b": "B"}
     monkeypatch.setattr(provenance, "model_sha256", lambda model, revision: weights[model])
     experiments.register("fallback", FallbackEpisodes, Heads)(lambda parameters: Heads(heads=1))
@@ -707,7 +707,7 @@ def test_an_experiment_that_fails_is_a_record_and_is_run_again(world, coin):
         experiments.replay(asked, HARDWARE.id)
 
 
-def test_a_fault_in_one_experiment_does_not_take_the_others_along(world, coin):
+def test_a_fault_in_one_experiment_spares_the_others(world, coin):
     asked = [{"name": "coin", "parameters": {"throws": throws}} for throws in (17, 6)]
     broken, fine = campaign.measure([a_chapter(*asked)])
     assert (broken.status, broken.reason) == ("failed", "KeyError('tails')")

@@ -274,7 +274,7 @@ def test_only_a_cpus_peaks_are_measured(monkeypatch):
         ("model name\t: something else", None),
     ],
 )
-def test_generations_of_one_name_are_told_apart_by_their_vectors(monkeypatch, line, widest):
+def test_generations_of_one_name_differ_by_their_vectors(monkeypatch, line, widest):
     monkeypatch.setattr(hardware.Path, "exists", lambda path: True)
     monkeypatch.setattr(hardware.Path, "read_text", lambda path: f"processor\t: 0\n{line}\n")
     assert hardware.cpu_vectors() == widest

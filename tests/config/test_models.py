@@ -46,7 +46,7 @@ def test_hosts_of_a_model_have_a_price_and_its_heads_draft(name):
     }
 
 
-def test_four_models_are_served_in_the_formats_their_profiles_name():
+def test_four_models_are_served_in_their_profiles_formats():
     served = {one.name for folder in config.hardwares() for one in machines.read(folder, MachineFile).serves}
     assert served >= {
         "llama-3.3-70b-fp8", "llama-3.3-70b-bf16", "qwen3-32b-fp8", "qwen3-coder-30b-a3b-fp8",
@@ -54,7 +54,7 @@ def test_four_models_are_served_in_the_formats_their_profiles_name():
     }  # fmt: skip
 
 
-def test_a_hardware_serves_its_first_model_or_the_one_after_the_colon():
+def test_a_hardware_serves_its_first_or_its_named_model():
     first, chosen = (
         config.load("02_eagle3", "h200", "full"),
         config.load("02_eagle3", "h200:llama-3.3-70b-bf16", "full"),
@@ -161,7 +161,7 @@ def test_a_wrong_model_file_is_named(params, change, message):
         models.load("t")
 
 
-def test_a_chapter_of_the_machines_own_goes_before_the_shared_one(params):
+def test_a_machines_own_chapter_precedes_the_shared_one(params):
     own = config.read_file(config.file("02_x", "gpu"))["full"] | {"drafts": [{"method": "ngram"}]}
     params("gpu/02_x.yaml", {"hardware": "gpu", "group": "full", "source": "records", "full": own})
     assert config.load("02_x", "gpu", "full").drafts[0].method == "ngram"

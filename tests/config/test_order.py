@@ -55,7 +55,7 @@ def test_each_arm_is_first_and_follows_others_equally_often(room):
     assert spread(after.values(), len(turns) * (arms - 1) / len(after)) < 0.5
 
 
-def test_five_restarts_of_the_fleet_let_every_arm_begin_some_turn():
+def test_in_five_restarts_every_arm_begins_a_turn():
     first = Counter(turn[0] for turn in measured(5, 9))
     assert sum(first.values()) == 5 * len(CELLS)
     assert len(first) == len(ARMS)
@@ -80,7 +80,7 @@ def test_where_not_all_fit_each_round_holds_its_baselines(room):
 
 
 @pytest.mark.parametrize(("room", "together"), [(12, [2]), (11, [1, 1]), (6, [1, 1])])
-def test_where_only_each_targets_arms_fit_each_target_has_its_round(room, together):
+def test_each_target_has_a_round_where_only_its_arms_fit(room, together):
     other = factories.target("compiled").model_copy(update={"name": "other", "model": "org/other"})
     modes = {mode: other.model_copy(update={"execution": mode}) for mode in ("compiled", "eager")}
     both = [

@@ -135,7 +135,7 @@ def test_sharegpt_is_cut_off_and_parted_by_how_a_prompt_begins(listed):
     assert len({one in held_out for one in said if one.startswith(template)}) == 1
 
 
-def test_gsm_symbolic_runs_the_generators_and_nothing_else_of_theirs(listed):
+def test_gsm_symbolic_runs_the_generators_alone(listed):
     listed(GENERATORS, maker="gsm-symbolic", member="reasoning_gym")
     found = prompt_files.load(datasets.path("rivers"))
     assert (len(found), found[7].prompt, found[7].domain) == (500, "What is 7 + 1?", "gsm-symbolic")

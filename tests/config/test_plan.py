@@ -182,7 +182,7 @@ def test_chapters_by_name_prefix_or_all_in_the_books_order(params, names, want):
 
 
 @pytest.mark.parametrize("names", [[""], ["all"], ["profiles"]])
-def test_hardware_without_such_a_plan_is_an_error_and_not_nothing(params, names):
+def test_hardware_without_such_a_plan_is_an_error(params, names):
     for chapter in ("01_a", "02_x"):
         (params / f"{chapter}.yaml").unlink()
     with pytest.raises(ConfigError, match="no chapter"):
@@ -231,7 +231,7 @@ def test_a_notebooks_parameters_override_the_file(params):
     assert (found.domains, found.restarts) == (("json",), 2)
 
 
-def test_a_whole_parameter_file_injected_by_papermill_is_the_plan(params):
+def test_an_injected_parameter_file_is_the_plan(params):
     """`papermill -f params/...yaml` injects every key of the file."""
     ours = {"quick": GROUP | {"restarts": 3}, "full": GROUP}
     assert plan.from_notebook("02_x", notebook(**ours)).restarts == 3

@@ -48,7 +48,7 @@ def load(**given):
     return config.load("02_x", "cpu", "quick", **given)
 
 
-def test_a_folder_in_place_of_the_target_keeps_what_is_not_the_models(project):
+def test_another_targets_folder_keeps_the_serving_sizes(project):
     found = load(target="model", drafts="head").target
     assert (found.name, found.model) == ("model", str(project / "model"))
     assert (found.dtype, found.max_model_len, found.quantization) == ("float32", 512, None)
@@ -88,7 +88,7 @@ def test_a_draft_on_the_hub_is_asked_for_its_config(project, monkeypatch):
     }
 
 
-def test_your_prompts_are_the_traffic_and_their_digest_the_records(project):
+def test_own_prompts_are_the_traffic_and_are_digested(project):
     found = load(prompts="mine.jsonl")
     assert found.domains == ("a", "b")
     assert {p.traffic.prompts for p in found.points()} == {str(project / "mine.jsonl")}
@@ -96,7 +96,7 @@ def test_your_prompts_are_the_traffic_and_their_digest_the_records(project):
     assert load(prompts="mine.jsonl", domains=["b"]).domains == ("b",)
 
 
-def test_a_plans_own_prompts_may_be_fewer_domains_than_their_file_has(project):
+def test_a_plan_may_use_some_domains_of_its_file(project):
     body = {"quick": GROUP | {"prompts": "mine.jsonl", "domains": ["a"]}}
     found = config.build("02_x", body, hardware="cpu", group="quick", overrides={})
     assert found.domains == ("a",)
@@ -180,7 +180,7 @@ def test_settings_are_yaml_and_a_dotted_key_is_one_of_a_mapping():
     }
 
 
-def test_short_forms_go_before_settings_which_may_add_a_targets_sizes():
+def test_short_forms_precede_settings_that_add_sizes():
     texts = ["target.max_model_len=64", "restarts=2", "prompts=theirs.jsonl"]
     assert plan_overrides.given("mine", ["ngram"], "own.jsonl", texts) == {
         "target": {"model": "mine", "max_model_len": 64}, "restarts": 2, "drafts": ["ngram"],

@@ -79,7 +79,7 @@ def test_a_prompt_without_an_id_is_named_by_what_it_says(file):
     assert len({p.id for p in first}) == 3
 
 
-def test_a_conversation_is_asked_up_to_the_answer_that_was_given(file):
+def test_a_conversation_is_asked_up_to_its_last_answer(file):
     turns = [said("Be brief.", "system"), said("Why?"), said("Because.", "assistant"), said("Really?")]
     with_answer, alone = prompt_files.load(
         file({"messages": [*turns, said("Yes.", "assistant")]}, {"messages": turns[1:2]})

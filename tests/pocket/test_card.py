@@ -39,7 +39,7 @@ def models(tmp_path, monkeypatch):
     return tmp_path / "models"
 
 
-def test_the_card_gives_each_models_size_digest_recipe_and_quality(models):
+def test_the_card_gives_size_digest_recipe_and_quality(models):
     text = card.write().read_text()
     assert [line for line in text.splitlines() if line.startswith("## ")] == [
         "## pocket-dense",

@@ -29,7 +29,7 @@ def test_parts_are_whole_and_are_made_once(runs):
     assert RunSet().machine is None
 
 
-def test_a_table_is_made_once_for_each_choice_and_survives_changes(runs):
+def test_a_table_is_made_once_for_each_choice(runs):
     calls = []
 
     @once

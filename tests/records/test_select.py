@@ -36,7 +36,7 @@ def test_a_baseline_measured_again_alone_does_not_part_a_pair():
     assert chosen(run(BASE, "A", 0), run(ARM, "A", 1), run(BASE, "B", 2)) == ["A-0", "A-1"]
 
 
-def test_an_arm_without_a_baseline_in_its_round_yields_to_one_with():
+def test_an_arm_beside_its_baseline_goes_before_others():
     assert chosen(run(BASE, "A", 0), run(ARM, "A", 1), run(ARM, "B", 2)) == ["A-0", "A-1"]
 
 

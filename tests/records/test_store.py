@@ -228,7 +228,7 @@ def test_an_impossible_date_is_found(hardware, date):
     assert "started_at" in problem()
 
 
-def test_a_run_id_in_two_folders_and_a_file_of_another_name_are_found(hardware, results):
+def test_doubled_run_ids_and_renamed_files_are_reported(hardware, results):
     path = records.append(failed(hardware))
     other = edited(path, where=("point",), chapter="other").rename(path.with_name("moved.json"))
     assert "moved.json is the record of bad-1: give it that name again" in problem_with(other)
@@ -258,7 +258,7 @@ def test_rows_that_may_not_be_read_are_not_called_missing(hardware):
 
 
 @pytest.mark.parametrize("data", [b"garbage", b"", b"PAR1 no PAR1"])
-def test_garbage_with_the_right_digest_is_told_and_the_check_goes_on(hardware, data):
+def test_garbage_with_the_right_digest_is_reported(hardware, data):
     path = records.append(good(hardware))
     path.with_suffix(".parquet").write_bytes(data)
     edited(path, where=("measurement",), requests_sha256=hashlib.sha256(data).hexdigest())

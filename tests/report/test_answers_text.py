@@ -34,7 +34,7 @@ LOSES = {0: 100.0, 1: 70.0, 5: 40.0}
 WINS = {0: 100.0, 1: 150.0, 5: 120.0}
 
 
-def test_where_speculation_loses_everywhere_nothing_says_that_it_wins():
+def test_where_speculation_always_loses_nothing_says_it_wins():
     found = runs(LOSES)
     told = answers_text.speculation(table(found))
     assert "**0.70×**" in told
@@ -47,7 +47,7 @@ def test_where_speculation_loses_everywhere_nothing_says_that_it_wins():
     assert all("no speculation; the least bad is EAGLE-3 K=1" in line for line in advice)
 
 
-def test_of_several_methods_each_number_bears_the_name_of_its_own():
+def test_each_number_bears_its_own_methods_name():
     good = table(runs({0: 100.0, 5: 250.0}, domains=["json"], batches=[1]))
     bad = table(runs({0: 100.0, 5: 50.0}, domains=["code"], batches=[1])).assign(
         method="ngram", label="ngram K=4"
@@ -73,7 +73,7 @@ def test_one_setting_for_all_stands_beside_a_method_each():
     assert "One setting" not in answers_text.speculation(two)
 
 
-def test_where_the_smallest_k_is_best_the_advice_is_the_smallest_k():
+def test_where_the_smallest_k_is_best_it_is_advised():
     advice = answers_text.advice(runs(WINS)).splitlines()
     assert all("**: EAGLE-3 K=1" in line for line in advice)
     assert answers_text.losses(speedup.speedups(runs(WINS))).startswith("No arm was slower")

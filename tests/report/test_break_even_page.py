@@ -52,7 +52,7 @@ def test_without_records_the_page_says_what_measures_them():
     assert "gpt-oss" not in page  # its head's shape is not known
 
 
-def test_a_map_says_what_a_step_must_yield_and_whose_records_it_is_of():
+def test_a_map_says_the_break_even_length_and_its_records():
     synthetic.write(sweep())
     page = break_even_page.render()
     assert "# pocket-dense on " in page

@@ -70,7 +70,7 @@ def test_page_opens_with_figures_and_tables_that_fit(page, site, name):
     assert page.evaluate(TOO_WIDE) == []
 
 
-def test_a_figure_is_one_stop_of_the_tab_key_and_its_points_speak(page, site):
+def test_a_figure_is_one_tab_stop_and_its_points_speak(page, site):
     page.goto(f"{site}/book/executed/02_eagle3.html", wait_until="load")
     points, tip = page.locator("#fig-speedup .sb-wide .sb-point"), page.locator(".sb-tip")
     assert points.evaluate_all("all => all.filter(one => one.tabIndex === 0).length") == 1
@@ -101,7 +101,7 @@ def test_figures_follow_dark_mode_and_paper_is_light(page, site):
     assert ground.evaluate("one => getComputedStyle(one).fill") == page.evaluate(dark)
 
 
-def test_a_phone_gets_figures_of_its_own_whose_letters_can_be_read(page, site):
+def test_a_phone_gets_figures_with_readable_letters(page, site):
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto(f"{site}/book/executed/02_eagle3.html", wait_until="load")
     figures = page.locator("article .sb-narrow")

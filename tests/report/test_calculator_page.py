@@ -204,7 +204,7 @@ def test_sliding_a_position_never_makes_acceptance_rise(page):
         ("step_ms", "0", "row of batch"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name_and_the_last_result_stays(page, field, value, message):
+def test_impossible_input_is_named_and_the_last_result_stays(page, field, value, message):
     before = shown(page)
     page.fill(f"[name={field}]", value)
     assert message in page.inner_text("#calculator-notice")

@@ -59,7 +59,7 @@ def good(speculating: float, spread: float = 0.0) -> pd.DataFrame:
     ("speculating", "spread", "said"),
     [(200.0, 0.0, "50 % cheaper"), (80.0, 0.0, "25 % dearer"), (102.0, 0.2, "so this is a tie")],
 )
-def test_the_answer_says_which_is_cheaper_and_whether_that_is_sure(speculating, spread, said):
+def test_the_answer_says_which_is_cheaper_and_how_surely(speculating, spread, said):
     text = cost_text.answer(good(speculating, spread), PLAN)
     assert said in text
     assert "p99 TTFT within 100 ms and p99 TPOT within 20 ms" in text

@@ -31,7 +31,7 @@ def counters(method, domain, conditional, trained_depth=np.nan):
     return row | {"trained_depth": trained_depth}
 
 
-def test_depth_names_the_domains_that_hold_and_says_when_none_does():
+def test_depth_names_the_domains_that_hold():
     table = pd.DataFrame(
         [counters("P-EAGLE", "json", [0.9, 0.85, 0.82]), counters("P-EAGLE", "code", [0.9, 0.6, np.nan])]
     )
@@ -45,7 +45,7 @@ def test_depth_names_the_domains_that_hold_and_says_when_none_does():
     )
 
 
-def test_positions_past_the_training_are_told_apart_and_drawn_hollow():
+def test_positions_past_the_training_are_hollow():
     rows = [
         counters("P-EAGLE", "json", [0.9, 0.85, 0.7], 2),
         counters("P-EAGLE", "code", [0.9, 0.6, np.nan], 2),
@@ -99,11 +99,11 @@ def crossing(measured, predicted, domain=AVERAGED, apart=0.3):
         (1.0, 1.0, "at every K from 1 as measured, at every K from 1 as predicted: 0.0 apart"),
     ],
 )
-def test_a_crossover_and_its_prediction_are_told_with_their_distance(measured, predicted, want):
+def test_a_crossover_stands_beside_its_prediction(measured, predicted, want):
     assert want in draft_text.crossovers(crossing(measured, predicted), "EAGLE-3", "P-EAGLE")
 
 
-def test_single_domains_are_counted_where_the_prediction_is_near():
+def test_domains_near_their_prediction_are_counted():
     single = [(4.2, 5.0), (np.nan, np.nan), (np.nan, 3.0), (1.0, 3.0)]
     table = pd.concat([crossing(4.2, 5.0), *(crossing(*pair, f"d{i}") for i, pair in enumerate(single))])
     told = draft_text.crossovers(table, "EAGLE-3", "P-EAGLE")

@@ -79,7 +79,7 @@ def test_drifts_that_no_monitor_finds_in_time_are_said_to():
     assert f"**Answer.** {remarks.UNSEEN} Over 1 episode with fallback, 600 requests" in said
 
 
-def test_what_falling_back_is_worth_has_its_interval_over_repeats():
+def test_the_gain_of_fallback_has_an_interval_over_repeats():
     made = drifting.fallen_back(repeats=3)
     found = drift.gain(made, "drafting")
     assert (found.n, found.unit_of_n) == (3, "repeats")

@@ -40,7 +40,7 @@ def test_a_stale_page_of_another_hardware_is_refused(tmp_path):
         executed_pages.check(tmp_path, ["01_a", "02_b"])
 
 
-def test_a_page_that_does_not_say_whose_it_is_is_no_page_of_this_book(tmp_path):
+def test_a_page_of_an_unknown_plan_is_refused(tmp_path):
     page(tmp_path, "01_a")
     nbformat.write(nbformat.v4.new_notebook(), tmp_path / "02_b.ipynb")
     with pytest.raises(ConfigError, match="02_b of unknown/unknown"):
@@ -52,7 +52,7 @@ def test_a_missing_page_is_named(tmp_path):
         executed_pages.check(tmp_path, ["01_a"])
 
 
-def test_a_chapter_without_a_plan_says_so_and_its_stale_page_goes(tmp_path):
+def test_a_chapter_without_a_plan_loses_its_stale_page(tmp_path):
     page(tmp_path, "01_a", "trn2")
     page(tmp_path, "02_b")
     executed_pages.make_room(tmp_path, ["01_a", "02_b"], ["01_a"], "trn2")
@@ -90,7 +90,7 @@ def without_chapter_two(tmp_path, project, monkeypatch):
     return tmp_path / "book" / "executed", shown
 
 
-def test_a_chapter_whose_file_says_so_is_replayed_in_a_quick_book(without_chapter_two):
+def test_a_quick_book_takes_the_group_a_chapter_names(without_chapter_two):
     folder, shown = without_chapter_two
     file = plan.file("01_baseline", "cpu")
     for word, group in (("full", "full"), ("quick", "quick")):

@@ -85,7 +85,7 @@ def test_the_narrow_figure_has_fewer_panels_in_a_row():
     plt.close(fig)
 
 
-def test_colours_are_variables_and_nothing_reaches_beyond_the_drawing(figure):
+def test_colours_are_variables_and_nothing_leaks(figure):
     text = svg.render(figure)
     bare = re.sub(r"var\(--sb-([0-9a-f]{6}), ?#(\1|000)\)", "", text)
     assert not re.findall(r"(?:fill|stroke)[:=]\s*\"?#[0-9a-f]{3,6}", bare)
@@ -102,7 +102,7 @@ def test_it_is_drawn_the_same_each_time_and_named(figure):
     assert svg.UNNAMED not in named
 
 
-def test_values_keep_their_unit_and_what_the_row_lacks_is_not_said():
+def test_values_keep_their_unit_and_gaps_are_left_out():
     row = pd.Series(
         {"metric": "ttft_s", "q": 0.99, "concurrency": 8, "value": 12.34, "low": None, "high": None}
     )
@@ -119,7 +119,7 @@ def test_a_loss_is_drawn_as_large_as_a_win():
     assert high > 3.0
 
 
-def test_domains_keep_their_order_and_colour_and_new_ones_follow():
+def test_domains_keep_order_and_colour_and_new_ones_follow():
     assert style.ordered(["sql", "code", "json"]) == ["json", "code", "sql"]
     assert style.colour("json") != style.colour("code") != style.colour("sql")
 

@@ -24,7 +24,7 @@ def readme(tmp_path: Path, middle: str = "") -> Path:
     return path
 
 
-def test_the_block_is_written_between_the_marks_and_the_rest_is_left(tmp_path: Path, runs: list):
+def test_only_the_block_between_the_marks_is_written(tmp_path: Path, runs: list):
     path = readme(tmp_path, "\nold\n")
     headline.write_readme(runs, path, tmp_path / "headline.png")
     text = path.read_text()

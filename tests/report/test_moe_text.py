@@ -77,7 +77,7 @@ def test_more_experts_and_no_harm_support_the_other_claim(quick):
     assert moe_text.NO_DENSE in said
 
 
-def test_without_experiments_the_page_says_so_and_claims_nothing(quick):
+def test_without_experiments_the_page_claims_nothing(quick):
     synthetic.write(quick)
     said = chapters.run("05_moe", group="quick")
     for words in (
@@ -124,7 +124,7 @@ def test_a_router_that_was_never_disturbed_claims_nothing(full):
     assert moe_text.noise(analysis.noise(disturbed)) == moe_text.NO_NOISE
 
 
-def test_the_plans_experiments_are_known_and_their_parameters_fit(full):
+def test_the_plans_experiments_have_fitting_parameters(full):
     for group in ("quick", "full"):
         experiments.check(config.load("05_moe", "cpu", group))
     strengths = {(p["router_noise"], p.get("head_noise")) for e in full.experiments
@@ -135,7 +135,7 @@ def test_the_plans_experiments_are_known_and_their_parameters_fit(full):
     assert heads == {"models/pocket-moe-eagle3", *map(catalogue.noise_head, catalogue.NOISE)}
 
 
-def test_the_dense_target_is_asked_the_same_with_some_of_the_arms(full):
+def test_the_dense_target_has_the_same_traffic(full):
     of_mixture, of_dense = full.parts()
     asked = {(str(p.arm), p.load, p.traffic) for p in of_mixture.points()}
     assert {(str(p.arm), p.load, p.traffic) for p in of_dense.points()} < asked

@@ -91,7 +91,7 @@ def test_prompts_written_anew_are_said(world):
     assert "Older prompts" not in told(world, same)[1]
 
 
-def test_a_head_that_drafts_deeper_than_it_was_trained_to_is_said(world):
+def test_a_head_past_its_trained_depth_is_named(world):
     runs = [*records.replay(world, synthetic.HARDWARE.id)]
     text, _ = told(world, runs)  # kept before depths were: the shipped head's own word counts
     assert "**Past their training:** EAGLE-3 K=8 drafts deeper than the 5 tokens" in text

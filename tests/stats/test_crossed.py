@@ -97,7 +97,7 @@ def test_both_sources_are_added_in_squares():
     assert found.counted == "3 restarts × 3 prompts"
 
 
-def test_prompts_that_do_not_differ_leave_the_interval_of_restarts():
+def test_equal_prompts_leave_the_interval_of_restarts():
     by_restart = [1.84, 1.85, 1.93]
     crossed, alone = crossed_ci(by_restart, [np.zeros(12)]), ratio_ci(by_restart, np.ones(3))
     assert (crossed.low, crossed.high) == pytest.approx((alone.low, alone.high))

@@ -131,7 +131,7 @@ def test_the_interval_of_replayed_alarms_covers_the_true_rate():
     assert blind < 45  # the replayed days' own interval is too narrow
 
 
-def test_the_best_monitor_of_a_small_lasting_fall_is_no_short_mean():
+def test_a_short_mean_is_not_best_for_a_small_lasting_fall():
     """What theory says of means and sums (Page 1954): at the same sensitivity the sum cries wolf less."""
     episodes = [drifting(1.0, seed) for seed in range(60)]
     quiet = calm(np.random.default_rng(99).standard_normal(DAY_S))
@@ -142,7 +142,7 @@ def test_the_best_monitor_of_a_small_lasting_fall_is_no_short_mean():
     assert all(len(one.delays) == round(60 * one.found.value) for one in found)
 
 
-def test_without_drift_nothing_is_found_that_noise_does_not_give():
+def test_without_drift_alarms_are_those_of_noise():
     episodes = [drifting(0.0, seed) for seed in range(40)]
     quiet = calm(np.random.default_rng(7).standard_normal(20_000))
     for one in compare(MONITORS, REFERENCE, episodes, quiet, share=1.0, within_s=30):

@@ -28,7 +28,7 @@ def test_the_window_forgets():
     assert made.switches[0].length == pytest.approx(1.8)
 
 
-def test_between_the_thresholds_nothing_changes_whichever_way_it_was():
+def test_between_the_thresholds_nothing_changes():
     assert told([2.5] * 60).switches == []
     assert [s.drafting for s in told([1.0] * 20 + [2.5] * 60).switches] == [False]
 

@@ -31,7 +31,7 @@ def test_the_first_chunks_come_together_or_a_step_apart(gaps, came_late):
     assert list(windows.late_first_chunks(rows(gaps))) == [came_late, *([False] * 10)]
 
 
-def test_a_window_in_which_every_stream_stood_still_has_no_others():
+def test_a_window_of_stalled_streams_has_no_others():
     assert windows.late_first_chunks(pd.DataFrame({"itl_s": [STOOD_STILL] * 3})).all()
 
 

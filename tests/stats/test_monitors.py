@@ -41,7 +41,7 @@ def test_cusums_false_alarms_on_noise_are_siegmunds(threshold):
     assert found == pytest.approx(2 * (np.exp(reach) - reach - 1), rel=0.1)
 
 
-def test_ewma_is_its_recursion_and_has_unit_variance_in_the_long_run():
+def test_ewma_is_its_recursion_of_unit_variance():
     scores, held, want = noise(200_000), 0.0, []
     for score in scores[:200]:
         held = 0.9 * held + 0.1 * score
@@ -111,7 +111,7 @@ def test_a_reading_that_vanished_leaves_a_longer_interval():
     assert [column.tolist() for column in found] == [[2], [50], [70]]
 
 
-def test_intervals_without_drafts_say_nothing_and_none_may_be_left():
+def test_intervals_without_drafts_are_left_out_or_refused():
     assert Growth.of([0, 1, 2], [10, 10, 20], [5, 5, 9]).end_s.tolist() == [2]
     assert Growth.of([], [], []).intervals == 0
 
@@ -134,7 +134,7 @@ def binomial(n: int, drafts: int, share: float, seed: int = 0) -> Growth:
     return Growth(np.arange(1.0, n + 1), np.full(n, float(drafts)), accepted)
 
 
-def test_the_reference_of_independent_drafts_is_their_own_variance():
+def test_independent_drafts_give_their_own_variance():
     found = Reference.of(binomial(5000, 40, 0.3))
     assert found.accepted_per_draft == pytest.approx(0.3, abs=0.005)
     assert found.variance_per_draft == pytest.approx(0.3 * 0.7, rel=0.06)

@@ -137,7 +137,7 @@ def test_the_fewest_prompts_of_a_restart_count():
 
 
 @pytest.mark.parametrize("weights_per_prompt", [1, 3])
-def test_a_resampled_percentile_counts_each_prompt_as_often_as_drawn(weights_per_prompt):
+def test_a_resampled_percentile_counts_prompts_as_drawn(weights_per_prompt):
     values, prompts = np.arange(40.0), np.repeat(np.arange(20), 2)
     drawn = np.random.default_rng(0).integers(0, 3, (6, 20)) * weights_per_prompt
     want = [np.quantile(np.repeat(values, row[prompts]), 0.5, method="inverted_cdf") for row in drawn]

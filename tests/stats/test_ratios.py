@@ -49,7 +49,7 @@ def test_the_interval_covers_as_often_as_the_method_page_says(world, n):
 
 
 @pytest.mark.parametrize("world", WORLDS)
-def test_at_five_restarts_a_bootstrap_t_covers_less_and_is_wider(world):
+def test_at_five_restarts_bootstrap_t_is_worse(world):
     logs = WORLDS[world](np.random.default_rng(5), 5)
     plain, rival = student(logs), bootstrap_t(logs)
     assert covers(plain) >= covers(rival)

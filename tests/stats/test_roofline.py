@@ -72,7 +72,7 @@ def test_verification_costs_only_a_mixture():
     assert verification_price(MOE, 1, 5, 100, 2.0) > verification_price(MOE, 1, 1, 100, 2.0) > 1
 
 
-def test_once_a_batch_touches_all_experts_verification_is_free_again():
+def test_verification_is_free_once_all_experts_are_touched():
     prices = [verification_price(MOE, batch, 5, 0, 2.0) for batch in (1, 8, 64)]
     assert prices == sorted(prices, reverse=True)
     assert prices[-1] == pytest.approx(1, abs=1e-6)

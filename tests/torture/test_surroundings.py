@@ -47,7 +47,7 @@ def test_it_says_what_is_wrong_with(small, name):
     assert words in said.err
 
 
-def test_a_project_whose_name_is_no_ascii_under_a_locale_of_ascii(tmp_path):
+def test_a_non_ascii_project_under_an_ascii_locale(tmp_path):
     """A whole campaign: its paths go through the engine's and the load generator's processes."""
     project = Project(tmp_path / "größe ✓")
     environment = {"LC_ALL": "C", "LANG": "C"}

@@ -59,7 +59,7 @@ def test_what_a_method_does_not_know_is_refused(fields, message):
             made()
 
 
-def test_a_methods_own_keys_reach_the_engine_and_only_what_is_set():
+def test_a_methods_set_keys_reach_the_engine():
     given = speculation(method="suffix", suffix_decoding_max_tree_depth=8)
     want = {"method": "suffix", "num_speculative_tokens": 5, "suffix_decoding_max_tree_depth": 8}
     assert given.engine_config() == want
@@ -67,7 +67,7 @@ def test_a_methods_own_keys_reach_the_engine_and_only_what_is_set():
     assert given != speculation(method="suffix")
 
 
-def test_a_package_that_is_missing_is_named_before_a_server_starts(monkeypatch):
+def test_a_missing_package_is_named_before_the_start(monkeypatch):
     monkeypatch.setattr(base, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"'suffix' needs arctic-inference==0\.1\.1: `pip install"):
         preflight.check(TARGET, speculation(method="suffix"))
@@ -123,7 +123,7 @@ def test_a_head_for_a_target_of_another_class_is_refused(parallel):
         (Checkpoint("d", {"speculators_config": {"proposal_methods": 5}}), None),
     ],
 )
-def test_a_head_says_how_deep_it_was_trained_or_nothing_is_assumed(head, depth):
+def test_a_heads_depth_is_read_and_never_assumed(head, depth):
     assert head.trained_depth == depth
 
 
