@@ -86,7 +86,7 @@ def stages(run: ClusterRun, segment: int = 1) -> dict[str, float]:
     last = max((pod.ready_s for pod in new if pod.ready_s is not None), default=np.nan)
     calm = after["waiting"].rolling(5).max() == 0
     times["calm"] = _first(after, calm & (after["at_s"] >= last))
-    return {name: round(at - step_s, 1) for name, at in times.items()}
+    return {name: round(times[name] - step_s, 1) for name in STAGES}
 
 
 def _first(rows: pd.DataFrame, holds: Any) -> float:
