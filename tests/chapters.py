@@ -19,11 +19,13 @@ from matplotlib.text import Text
 
 PROJECT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((PROJECT / "notebooks").glob("*.ipynb"))
+READABLE = ("02_eagle3",)
+"""Chapters whose visible cells are a program by themselves; the others follow."""
 WIDE = {"display.width": 10_000, "display.max_columns": None, "display.max_rows": None}
 
 
-def run(chapter: str, **parameters: Any) -> str:
-    """Run the cells of a chapter, with these parameters after those of its tagged cell.
+def run(chapter: str, only_visible: bool = False, **parameters: Any) -> str:
+    """Run the cells of a chapter, or the visible ones, with these parameters after those of its tagged cell.
 
     Returns:
         What they showed: sentences, tables, and the words in figures.
@@ -31,6 +33,8 @@ def run(chapter: str, **parameters: Any) -> str:
     shown: list[str] = []
     names = {"__name__": "__main__", "display": lambda *things: shown.extend(map(_text, things))}
     for cell in (cell for cell in cells(chapter) if cell.cell_type == "code"):
+        if only_visible and not visible(cell):
+            continue
         shown.extend(_cell(cell.source, names))
         if "parameters" in cell.metadata.get("tags", []):
             names |= parameters
@@ -40,6 +44,20 @@ def run(chapter: str, **parameters: Any) -> str:
 def cells(chapter: str) -> list[nbformat.NotebookNode]:
     """Its cells, as they lie in git."""
     return nbformat.read(PROJECT / "notebooks" / f"{chapter}.ipynb", as_version=4).cells
+
+
+def visible(cell: nbformat.NotebookNode) -> bool:
+    """Whether the page shows the cell's code without a click."""
+    return not {"hide-input", "hide-cell", "remove-input", "remove-cell"} & set(cell.metadata.get("tags", []))
+
+
+def lines_of_code(chapter: str) -> dict[bool, int]:
+    """Its lines of code, by whether they are visible; a takeaway's are left out, its sentence being prose."""
+    lines = {True: 0, False: 0}
+    for cell in cells(chapter):
+        if cell.cell_type == "code" and "takeaway(" not in cell.source:
+            lines[visible(cell)] += len(cell.source.splitlines())
+    return lines
 
 
 def typed(cells: Iterable[nbformat.NotebookNode]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 import nbformat
 import pytest
 
+import chapters
 from specbook.errors import ConfigError, SpecbookError
 from specbook.report import render
 
@@ -147,3 +148,19 @@ def test_a_warning_fails_the_build_each_time(root, html, tmp_path):
                 render.html(tmp_path)
     finally:
         page.write_text(text)
+
+
+def test_the_records_show_every_takeaway(root, html, group):
+    if group != "full":
+        pytest.skip("findings are about the shipped records")
+    for name, notebook in executed(root).items():
+        for cell in (cell for cell in notebook.cells if "takeaway(" in cell.source):
+            shown = [output.get("data", {}).get("text/markdown", "") for output in cell.get("outputs", [])]
+            assert any("**Takeaway.**" in text for text in shown), f"{name}: {cell.source}"
+
+
+@pytest.mark.parametrize("name", chapters.READABLE)
+def test_visible_cells_alone_rebuild_the_numbers(name):
+    shown = filter(chapters.visible, chapters.cells(name))
+    assert any("assert_allclose(by_hand" in cell.source for cell in shown)
+    assert chapters.run(name, only_visible=True)
