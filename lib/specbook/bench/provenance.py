@@ -14,6 +14,7 @@ from pathlib import Path, PurePath
 
 from specbook import engine, paths, records
 from specbook.config import methods
+from specbook.config.checkpoint import weight_files
 from specbook.config.schema import Speculation, Target, Traffic, resolve_model
 from specbook.engine import preflight
 from specbook.errors import ConfigError, RecordError
@@ -106,7 +107,7 @@ def model_sha256(model: str, revision: str | None) -> str:
     folder = Path(resolve_model(model))
     if not folder.is_dir():
         return f"hub:{model}@{revision or 'main'}"
-    files = sorted(folder.glob("*.safetensors"))
+    files = weight_files(folder)
     if not files and (shape := folder / "config.json").is_file():
         return f"shape:{file_sha256(shape)}"
     return hashlib.sha256("".join(file_sha256(f) for f in files).encode()).hexdigest()

@@ -2,12 +2,21 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from safetensors import SafetensorError, safe_open
+
 from specbook import paths
 from specbook.errors import ConfigError
+
+OF_TRAINING = ("training_args", "optimizer", "scheduler", "rng_state")
+"""How files begin that a trainer leaves beside the weights."""
+NESTED = ("transformer_layer_config", "text_config", "model")
+"""Where the language model's own values stand: of a head by speculators, in a model of images too, in a head
+that was converted for an older vLLM."""
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -32,6 +41,23 @@ def read_json(path: Path) -> dict[str, Any]:
 def read_config(folder: Path) -> dict[str, Any]:
     """The config.json of the model in this folder; see `read_json`."""
     return read_json(folder / "config.json")
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files that an engine would load: safetensors, and where there are none those of older formats."""
+    for pattern in ("*.safetensors", "*.bin", "*.pt"):
+        if found := sorted(path for path in folder.glob(pattern) if not path.name.startswith(OF_TRAINING)):
+            return found
+    return []
+
+
+def read_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Shape of each tensor of a folder's safetensors files; `engine.preflight` says which are damaged."""
+    found: dict[str, tuple[int, ...]] = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        with suppress(SafetensorError, OSError), safe_open(path, framework="numpy") as file:
+            found |= {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    return found
 
 
 def cached(model: str, revision: str | None) -> Path | None:
@@ -65,6 +91,8 @@ class Checkpoint:
 
     name: str
     config: Mapping[str, Any]
+    tensors: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Shape of each tensor, by name; empty where no safetensors file is here."""
 
     @classmethod
     def of_draft(cls, model: str) -> Self:
@@ -76,19 +104,45 @@ class Checkpoint:
         folder = paths.at(model)
         file = folder / "config.json" if folder.is_dir() else from_hub(model)
         try:
-            return cls(model, read_json(file))
+            return cls(model, read_json(file), read_shapes(file.parent))
         except ConfigError as error:
             raise ConfigError(f"draft {model}: {error}") from error
 
+    @classmethod
+    def of_folder(cls, folder: Path) -> Self:
+        """The model in this folder; see `read_config` for errors."""
+        return cls(folder.name, read_config(folder), read_shapes(folder))
+
     def get(self, key: str) -> Any:
-        """A value of the configuration, None where it has none; speculators nests a head's sizes."""
-        nested = self.config.get("transformer_layer_config")
-        return (nested if isinstance(nested, Mapping) else self.config).get(key)
+        """A value of the configuration, None where it has none; the language model's own goes first."""
+        levels = (*(_mapping(self.config.get(name)) for name in NESTED), self.config)
+        return next((level[key] for level in levels if level.get(key) is not None), None)
 
     @property
     def architectures(self) -> list[str]:
         """Classes that can load it."""
-        return [str(name) for name in self.config.get("architectures") or ()]
+        named = (
+            self.config.get("architectures") or _mapping(self.config.get("model")).get("architectures") or ()
+        )
+        return [named] if isinstance(named, str) else [str(name) for name in named]
+
+    @property
+    def algorithms(self) -> list[str]:
+        """What speculators calls it, where it wrote the configuration."""
+        said = (
+            self._speculators.get("algorithm"), self.config.get("speculators_model_type"),
+            self.config.get("speculators_algorithm"),
+        )  # fmt: skip
+        return [str(word) for word in said if word]
+
+    @property
+    def fused(self) -> int:
+        """Hidden states that its first layer `fc` joins: 2 in EAGLE, 3 in EAGLE-3; 0 where there is none."""
+        shapes = [shape for name, shape in self.tensors.items() if f".{name}".endswith(".fc.weight")]
+        if not shapes or len(shapes[0]) != 2:
+            return 0
+        width = self.config.get("target_hidden_size") or self.get("hidden_size") or shapes[0][0]
+        return shapes[0][1] // width if isinstance(width, int) and width > 0 else 0
 
     @property
     def trained_depth(self) -> int | None:

@@ -22,7 +22,7 @@ ANSWER_TIMEOUT_S = 600
 PAGE_TIMEOUT_S = 10
 OF_THE_REQUEST = (400, 413, 422)
 """Answers that speak of one request, not of the server or the key."""
-Asked = str | Sequence[Mapping[str, str]]
+Asked = str | Sequence[Mapping[str, Any]]
 """One user message, or the turns of a conversation as OpenAI's chat API takes them."""
 
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from specbook.config import heads
 from specbook.config.checkpoint import Checkpoint
 from specbook.errors import ConfigError
 from specbook.suggestions import explain, near
@@ -66,14 +67,24 @@ class Method:
             if find_spec(module) is None:
                 raise ConfigError(f"method {cls.name!r} needs {requirement}: `pip install {requirement}`")
 
+    heads: ClassVar[tuple[str, ...]] = ()
+    """Heads of `config.heads` that this method serves; none where it takes no head."""
+
     @classmethod
     def recognises(cls, draft: Checkpoint) -> bool:
-        """Whether a draft's configuration says that it is one of this method's; here: never."""
-        return False
+        """Whether what a draft holds says that it is one of this method's."""
+        return heads.kind(draft) in cls.heads
 
     @classmethod
     def check_draft(cls, target: Checkpoint, draft: Checkpoint) -> None:
-        """Raise ConfigError if this draft cannot work for this target; here: any draft can."""
+        """Raise ConfigError if this draft cannot work for this target; here: another method's head."""
+        found = heads.kind(draft)
+        if found is not None and found not in cls.heads:
+            serves = next((one for one in known() if found in one.heads), None)
+            fix = f"name it {serves.name}:{draft.name}" if serves else OF_ITS_OWN
+            raise ConfigError(
+                f"draft {draft.name} holds a head of {found}, and is asked to be {cls.title}: {fix}"
+            )
 
 
 def same(target: Checkpoint, draft: Checkpoint, key: str, theirs: Any = None) -> None:
@@ -134,11 +145,15 @@ def detect(draft: Checkpoint) -> type[Method]:
         ConfigError: if its config.json fits no method.
     """
     found = [each for each in known() if each.recognises(draft)]
-    if not found:
-        built = ", ".join(draft.architectures) or "is not named, which"
-        names = ", ".join(sorted({each.name for each in known()}))
+    if found:
+        return max(found, key=lambda each: len(each.__mro__))
+    names = ", ".join(sorted({each.name for each in known()}))
+    if head := heads.kind(draft):
         raise ConfigError(
-            f"draft {draft.name}: its architecture {built} fits no method here ({names}): name it, "
-            f"METHOD:{draft.name}"
+            f"draft {draft.name} holds a head of {head}, which fits no method here ({names}): {OF_ITS_OWN}"
         )
-    return max(found, key=lambda each: len(each.__mro__))
+    built = ", ".join(draft.architectures) or "is not named, which"
+    why = f"its architecture {built} fits no method here ({names})"
+    if heads.is_unclear(draft):
+        why = f"a {built} of one layer may be a head or a whole model, and no safetensors file tells"
+    raise ConfigError(f"draft {draft.name}: {why}: name it, METHOD:{draft.name}")

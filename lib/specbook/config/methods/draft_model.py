@@ -2,10 +2,11 @@
 
 import re
 
+from specbook.config import heads
 from specbook.config.checkpoint import Checkpoint
 from specbook.config.methods.base import Method, TrainedDraft, register, same
 
-WHOLE_MODEL = re.compile(r"(?!.*(Eagle|Medusa|MTP)).*ForCausalLM")
+WHOLE_MODEL = re.compile(r".*(ForCausalLM|LMHeadModel|ForConditionalGeneration)")
 
 
 @register
@@ -18,9 +19,11 @@ class DraftModel(Method):
     @classmethod
     def recognises(cls, draft: Checkpoint) -> bool:
         """A whole language model, and no head."""
-        return any(map(WHOLE_MODEL.fullmatch, draft.architectures))
+        whole = any(map(WHOLE_MODEL.fullmatch, draft.architectures))
+        return whole and heads.kind(draft) is None and not heads.is_unclear(draft)
 
     @classmethod
     def check_draft(cls, target: Checkpoint, draft: Checkpoint) -> None:
-        """The vocabulary is the target's."""
+        """It is no head, and its vocabulary is the target's."""
+        super().check_draft(target, draft)
         same(target, draft, "vocab_size")

@@ -4,6 +4,7 @@ Source: Li et al. 2024 (arXiv:2401.15077).
 """
 
 from specbook.config.checkpoint import Checkpoint
+from specbook.config.heads import EAGLE
 from specbook.config.methods.base import Method, TrainedDraft, register, same, same_class
 
 
@@ -13,15 +14,12 @@ class Eagle(Method):
 
     name, title = "eagle", "EAGLE"
     keys = TrainedDraft
-
-    @classmethod
-    def recognises(cls, draft: Checkpoint) -> bool:
-        """Its class says EAGLE and no generation (`EagleLlamaForCausalLM`)."""
-        return any("eagle" in name.lower() and "eagle3" not in name.lower() for name in draft.architectures)
+    heads = (EAGLE,)
 
     @classmethod
     def check_draft(cls, target: Checkpoint, draft: Checkpoint) -> None:
         """Same vocabulary, class and hidden size."""
+        super().check_draft(target, draft)
         same_class(target, draft)
         same(target, draft, "vocab_size")
         same(target, draft, "hidden_size")

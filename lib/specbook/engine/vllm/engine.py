@@ -20,6 +20,9 @@ from specbook.errors import EngineError
 INHERITED = ("VLLM_", "OMP_", "KMP_", "CUDA_VISIBLE_DEVICES", "NEURON_")
 """Variables of the caller that change what an engine does: they win over ours, and are recorded."""
 SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+TAKEN_FOR = {"eagle-": "EAGLE", "eagle3": "EAGLE-3", "dflash": "DFlash", "dspark": "DSpark"}
+"""What vLLM 0.32 takes a draft for whose path has the word, unless the method is `eagle` or `eagle3`
+(vllm/config/speculative.py)."""
 SYNTHETIC_WORKER = "specbook.engine.vllm.synthetic_cpu.Worker"
 """Worker class for the CPU build, whose own sampler cannot accept at given rates."""
 
@@ -86,8 +89,8 @@ class Vllm:
         return self.build().device
 
     def refusal(self, target: Target, speculation: Speculation | None) -> str | None:
-        """Noise in a router without our plugin, or without a router; else nothing: plans are in its words."""
-        return router_noise.refusal(target)
+        """A draft model that it would take for a head; noise in a router without our plugin, or a router."""
+        return _taken_for_another(speculation) or router_noise.refusal(target)
 
     def command(self, target: Target, speculation: Speculation | None, port: int) -> list[str]:
         """`python -m vllm.entrypoints.openai.api_server ...`: the CPU build's `vllm` script cannot start."""
@@ -146,3 +149,15 @@ class Vllm:
     def checks(self) -> Iterator[Check]:
         """One build, and what it needs beside it."""
         return requirements.checks()
+
+
+def _taken_for_another(speculation: Speculation | None) -> str | None:
+    """What would run is what the records and pages say, or it does not run."""
+    if speculation is None or speculation.model is None or speculation.method in ("eagle", "eagle3"):
+        return None
+    path = resolve_model(speculation.model)
+    word = next((word for word in TAKEN_FOR if word in path.lower()), None)
+    return word and (
+        f"draft {path}: its path contains {word!r}, so vLLM would run it as {TAKEN_FOR[word]}, and the "
+        f"plan says {speculation.drafting.title}: rename the folder, or give a link whose path lacks the word"
+    )
