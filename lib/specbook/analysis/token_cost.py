@@ -212,7 +212,8 @@ def characters(runs: Iterable[RunRecord]) -> dict[str, float]:
         file = run.point.traffic.file()
         if file not in lengths:
             lengths[file] = {
-                one.id: sum(len(turn["content"]) for turn in one.turns()) for one in prompt_files.load(file)
+                one.id: sum(len(turn["content"] or "") for turn in one.turns())
+                for one in prompt_files.load(file)
             }
         asked = records.requests(run)
         written = int(asked["text"].str.len().sum())

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
-from specbook.cli.serving import ask, probe, serve, warn
+from specbook.cli.serving import ask, probe, serve, warn, warn_of_prompts, warn_of_sampling
 from specbook.console import busy, complain, one_clear_message, out
 from specbook.deploy.commands import app as deploy_app
 from specbook.errors import ConfigError
@@ -88,7 +88,7 @@ def run(
 ) -> None:  # fmt: skip
     """Measure what is missing of these chapters' plans; every point is on disk before the next starts."""
     from specbook import config
-    from specbook.bench import packaged_models, resources
+    from specbook.bench import packaged_models, prompt_lengths, resources
     from specbook.config import plan_overrides as own
 
     with one_clear_message(RESUMABLE):
@@ -104,6 +104,10 @@ def run(
             lacking |= maker.missing(models, report=None if dry_run else out.print)
         _leave_out(lacking)
         warn(arm for sweep in sweeps for arm in sweep.arms())
+        warn_of_sampling((sweep.target, sweep.temperature) for sweep in sweeps)
+        warn_of_prompts(traffic for sweep in sweeps for traffic in sweep.traffic())
+        for text in filter(None, map(prompt_lengths.too_long, sweeps)):
+            complain("prompts:", text)
         if dry_run:
             return _preview(plans, since, replicate)
         _measure(plans, lacking, since, replicate=replicate, dirty=dirty)

@@ -39,6 +39,23 @@ def warn(arms: Iterable[tuple[Any, Any]]) -> None:
         complain("warning:", text)
 
 
+def warn_of_sampling(sampled: Iterable[tuple[Any, float]]) -> None:
+    """Say where a model asks for other sampling than its plan, which goes first."""
+    from specbook.engine import preflight
+
+    for text in dict.fromkeys(filter(None, starmap(preflight.overridden_sampling, sampled))):
+        complain("note:", text)
+
+
+def warn_of_prompts(traffic: Iterable[Any]) -> None:
+    """Say which rows of your own prompt files are not measured as they stand, and why."""
+    from specbook.config import prompt_files
+
+    for file in dict.fromkeys(one.file() for one in traffic if one.prompts):
+        for note in prompt_files.read(file).notes:
+            complain("prompts:", note)
+
+
 def serve(
     profile: ProfileName = "cpu/eagle3",
     port: Annotated[int, typer.Option(help="On 127.0.0.1.", min=1, max=65535)] = 8000,
@@ -142,7 +159,10 @@ def probe(
 
     with one_clear_message("interrupted: nothing is kept of a probe."):
         file = paths.at(plan_overrides.file(traffic))
-        wanted = acceptance_probe.interleaved(prompt_files.load(file), seed, file.name.partition(".")[0])
+        read = prompt_files.read(file)
+        for note in read.notes:
+            complain("prompts:", note)
+        wanted = acceptance_probe.interleaved(read.prompts, seed, file.name.partition(".")[0])
         chosen = None if url is not None else machines.profile(profile)
         if chosen and chosen.speculation is None:
             raise ConfigError(f"--profile {profile} does not draft: there is nothing to accept")

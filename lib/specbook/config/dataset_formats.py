@@ -2,17 +2,23 @@
 
 | data set | a row | becomes |
 |---|---|---|
-| ShareGPT, one JSON array | `{"conversations": [{"from": "human", "value": "..."}]}` | what was said first |
+| ShareGPT | `{"conversations": [{"from": "human", "value": "..."}]}` | system prompt, first question |
 | MT-Bench, SPEED-Bench | `{"question_id", "category", "turns": ["..."]}` | the first turn |
 | GSM8K | `{"question", "answer"}` | the question |
 | HumanEval | `{"task_id", "prompt", "entry_point", ...}`, compressed | the prompt |
 | BFCL | `{"id", "question": [[{"role", "content"}]], "function": [{...}]}` | functions and first turn |
+| Alpaca | `{"instruction", "input", "output"}` | the instruction, and its input |
+| a log of requests | `{"body": {"messages": [...]}}`, or `request` in place of `body` | the messages |
+| a table | `{"question"}`, `{"query"}`, `{"text"}` or `{"instruction"}` | that column |
 
 Later turns would answer what another model said, so they are left out.
 """
 
+import csv
 import gzip
+import io
 import json
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +27,16 @@ from specbook.errors import ConfigError
 
 ASKS = {"human", "user"}
 """Who begins a conversation of ShareGPT that can be asked; other rows go on from a longer one."""
+SYSTEM = {"system", "developer"}
+"""Who may speak before that."""
+COLUMNS = ("question", "query", "text", "instruction")
+"""Where a table has its prompt, if not under `prompt`."""
+GZIP = b"\x1f\x8b"
+
+
+class LeftOutError(Exception):
+    """A row in which nothing is asked, or what is asked cannot be sent; the message is the reason."""
+
 
 TOOLS = (
     "You can call these functions, given as JSON. Answer with nothing but the calls that the question "
@@ -33,19 +49,27 @@ def rows(path: Path, form: str) -> Iterator[tuple[str, Any]]:
     """(where it stands, the row) of each line that is not blank; of each element where it is one JSON array.
 
     Args:
-        path: `.jsonl`, `.json`, or either compressed as `.gz`.
+        path: `.jsonl`, `.json`, `.csv` or `.parquet`; but for the last they may be compressed by gzip.
         form: what a line should look like, for messages.
 
     Raises:
         ConfigError: if it cannot be read, or something in it is not JSON (naming the line).
     """
+    if path.suffix == ".parquet":
+        yield from _of_parquet(path)
+        return
     try:
         data = path.read_bytes()
-        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+        packed = path.suffix == ".gz" or data.startswith(GZIP)
+        text = (gzip.decompress(data) if packed else data).decode("utf-8-sig")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise ConfigError(f"prompts {path} cannot be read ({error}): fix `prompts` or `domain`") from error
-    if ".json" in path.suffixes and text.lstrip().startswith("["):
-        for number, row in enumerate(_parsed(f"prompts {path}", text, form), start=1):
+    if ".csv" in path.suffixes:
+        for number, row in enumerate(csv.DictReader(io.StringIO(text, newline="")), start=1):
+            yield f"{path}, row {number}", _unpacked(row)
+        return
+    if (several := _array(path, text, form)) is not None:
+        for number, row in enumerate(several, start=1):
             yield f"{path}, element {number}", row
         return
     for number, line in enumerate(text.split("\n"), start=1):  # splitlines would part JSON at U+2028 too
@@ -54,19 +78,63 @@ def rows(path: Path, form: str) -> Iterator[tuple[str, Any]]:
             yield where, _parsed(where, line, form)
 
 
+def _of_parquet(path: Path) -> Iterator[tuple[str, Any]]:
+    import pyarrow  # half a second, which other files need not pay
+    from pyarrow import parquet
+
+    try:
+        found = parquet.read_table(path).to_pylist()
+    except (OSError, pyarrow.ArrowException) as error:
+        raise ConfigError(f"prompts {path} cannot be read ({error}): fix `prompts` or `domain`") from error
+    for number, row in enumerate(found, start=1):
+        yield f"{path}, row {number}", _unpacked(row)
+
+
+def _unpacked(row: Mapping[Any, Any]) -> dict[Any, Any]:
+    """A row of a table without its empty cells; a conversation in a cell is written as JSON."""
+    found = {key: value for key, value in row.items() if value not in (None, "")}
+    for key in {"messages", "conversations"} & set(found):
+        if isinstance(found[key], str):
+            try:
+                found[key] = json.loads(found[key])
+            except ValueError:
+                continue  # the reader of the row says what it wants there
+    return found
+
+
+def _array(path: Path, text: str, form: str) -> list[Any] | None:
+    """The elements of a file that is one JSON array, be it named so or not; None for lines of JSON."""
+    if not text.lstrip().startswith("["):
+        return None
+    if ".json" in path.suffixes:
+        return _parsed(f"prompts {path}", text, form)
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if found and all(isinstance(row, Mapping) for row in found) else None
+
+
 def _parsed(where: str, text: str, form: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{where} is not JSON ({error}). {form}") from error
 
 
 def plain(row: Any) -> Any:
-    """The row as `config.prompt_files` reads it, in any of the forms above; None where nothing is asked.
+    """The row as `config.prompt_files` reads it, in any of the forms above; anything else as it is.
 
-    Anything else is handed back as it is.
+    Raises:
+        LeftOutError: if nothing is asked in it.
     """
-    if not isinstance(row, Mapping) or "messages" in row:
+    if not isinstance(row, Mapping):
+        return row
+    for inside in ("body", "request"):
+        if isinstance(row.get(inside), Mapping) and "messages" in row[inside]:
+            outside = {key: row[key] for key in ("id", "domain", "category") if key in row}
+            return {"id": row.get("custom_id")} | outside | dict(row[inside])
+    if row.get("messages") is not None:
         return row
     if isinstance(conversation := row.get("conversations"), list):
         return _first_said(conversation)
@@ -79,10 +147,26 @@ def plain(row: Any) -> Any:
         return {"prompt": row["question"]}
     if {"task_id", "entry_point"} <= set(row):
         return {"id": row["task_id"], "prompt": row.get("prompt")}
+    column = next((name for name in COLUMNS if isinstance(row.get(name), str)), None)
+    if row.get("prompt") is None and column:
+        beside = row.get("input") if column == "instruction" else None
+        return {**row, "prompt": f"{row[column]}\n\n{beside}" if beside else row[column]}
     return row
 
 
 def _first_said(turns: list[Any]) -> Any:
-    first = turns[0] if turns and isinstance(turns[0], Mapping) else {}
-    asked = str(first.get("value") or "")
-    return {"prompt": asked} if first.get("from") in ASKS and asked.strip() else None
+    """The system prompt, if there is one, and what was asked first."""
+    said = [turn for turn in turns if isinstance(turn, Mapping)]
+    who = [str(turn.get("from") or turn.get("role") or "") for turn in said]
+    text = [str(turn.get("value") or turn.get("content") or "") for turn in said]
+    start = next((place for place, name in enumerate(who) if name not in SYSTEM), len(who))
+    if start == len(who):
+        raise LeftOutError("nobody asks in its conversation")
+    if who[start] not in ASKS:
+        raise LeftOutError(f"its conversation begins with {who[start]!r}")
+    if not text[start].strip():
+        raise LeftOutError("its first question is empty")
+    if start == 0:
+        return {"prompt": text[0]}
+    system = [{"role": "system", "content": one} for one in text[:start] if one.strip()]
+    return {"messages": [*system, {"role": "user", "content": text[start]}]}

@@ -1,12 +1,16 @@
-"""Prompts as they stand in a JSONL file: the project's own, or those of somebody's traffic."""
+"""Prompts as they stand in a file: the project's own, or those of somebody's traffic."""
 
+import json
+import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from specbook.config import dataset_formats
+from specbook.config.dataset_formats import LeftOutError
 from specbook.config.schema import Frozen, Name, Traffic, digest
 from specbook.errors import ConfigError
 from specbook.suggestions import near
@@ -17,13 +21,46 @@ FORM = (
 )
 
 
+ROLES = {
+    "human": "user", "gpt": "assistant", "model": "assistant", "bot": "assistant", "ai": "assistant",
+    "developer": "system", "function": "tool",
+}  # fmt: skip
+"""Roles of logs and data sets, and what chat templates call them."""
+PLAIN = {"&": " and ", "|": "/"}
+"""What a category may hold in a log and not on a page, and what is written there."""
+
+
 class Message(Frozen):
     """One turn of a conversation; further fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     role: str
-    content: str
+    content: str | None = None
+    """What it says; None only where it calls tools."""
+    name: str | None = None
+    tool_calls: tuple[Mapping[str, Any], ...] | None = None
+    tool_call_id: str | None = None
+
+    @field_validator("role")
+    @classmethod
+    def _known(cls, role: str) -> str:
+        return ROLES.get(role, role)
+
+    @field_validator("content", mode="before")
+    @classmethod
+    def _text(cls, content: Any) -> Any:
+        """Parts of text become one, as vLLM joins them (vllm/entrypoints/chat_utils.py)."""
+        if not isinstance(content, list) or not all(isinstance(part, Mapping) for part in content):
+            return content
+        other = next((part.get("type") for part in content if not isinstance(part.get("text"), str)), None)
+        if other not in (None, "text"):
+            raise LeftOutError(f"a part of its content is {other!r}, and only text is sent")
+        return "\n".join(part["text"] for part in content) if all("text" in p for p in content) else content
+
+    def sent(self) -> dict[str, Any]:
+        """As OpenAI's chat API takes it."""
+        return {"role": self.role, "content": self.content, **self.model_dump(mode="json", exclude_none=True)}
 
 
 class Prompt(Frozen):
@@ -38,11 +75,11 @@ class Prompt(Frozen):
     row: Mapping[str, Any] = Field(default_factory=dict, repr=False)
     """Its line as it stands in the file."""
 
-    def turns(self) -> list[dict[str, str]]:
+    def turns(self) -> list[dict[str, Any]]:
         """What is sent, as OpenAI's chat API takes it."""
         if self.messages is None:
             return [{"role": "user", "content": self.prompt}]
-        return [message.model_dump() for message in self.messages]
+        return [message.sent() for message in self.messages]
 
 
 class _Line(Frozen):
@@ -53,26 +90,77 @@ class _Line(Frozen):
     messages: tuple[Message, ...] | None = None
     domain: Name | None = None
     category: Name | None = None
+    tools: Any = None
+    functions: Any = None
+
+    @field_validator("domain", "category", mode="before")
+    @classmethod
+    def _on_a_page(cls, text: Any) -> Any:
+        if not isinstance(text, str):
+            return text
+        for mark, word in PLAIN.items():
+            text = text.replace(mark, word)
+        return re.sub(r"\s+", " ", text).strip() or None
+
+
+class Read(NamedTuple):
+    """What a file gave."""
+
+    prompts: list[Prompt]
+    """Distinct, in the file's order."""
+    notes: list[str]
+    """How many rows are not among them or were changed, with the reason and the first of them."""
 
 
 def load(path: Path) -> list[Prompt]:
-    """The distinct prompts of a JSONL file, in its order: one that is repeated counts once.
+    """The distinct prompts of a file, in its order: see `read`, which also says what was left out."""
+    return read(path).prompts
 
-    A file of a public data set is read as it was published: see `forms`.
+
+def read(path: Path) -> Read:
+    """The distinct prompts of a file, one that is repeated counted once, and a note on every other row.
+
+    A file of a public data set is read as it was published: see `config.dataset_formats`.
 
     Raises:
         ConfigError: if it is missing, empty, malformed (naming the line), or gives two prompts one id.
     """
     distinct: dict[str, Prompt] = {}
+    count: Counter[str] = Counter()
+    first: dict[str, str] = {}
+
+    def note(reason: str, where: str) -> None:
+        count[reason] += 1
+        first.setdefault(reason, where)
+
     for where, row in dataset_formats.rows(path, FORM):
-        if (plain := dataset_formats.plain(row)) is not None:
-            found = _parse(where, row, plain)
-            distinct.setdefault(f"{found.domain} {found.turns()}", found)
+        whole = _without_surrogates(row)
+        try:
+            found = _parse(where, whole, dataset_formats.plain(whole))
+        except LeftOutError as error:
+            note(f"left out: {error}", where)
+            continue
+        if whole is not row:
+            note("used with U+FFFD in place of half a character (a lone surrogate)", where)
+        if distinct.setdefault(f"{found.domain} {found.turns()}", found) is not found:
+            note("counted once: they repeat an earlier prompt", where)
+    notes = [f"{times} {reason} (first: {first[reason]})" for reason, times in count.items()]
     if not distinct:
-        raise ConfigError(f"prompts {path} is empty: it needs at least one line. {FORM}")
+        why = "; ".join(notes) or "it needs at least one line"
+        raise ConfigError(f"prompts {path} is empty: {why}. {FORM}")
     if len(distinct) != len({prompt.id for prompt in distinct.values()}):
         raise ConfigError(f"prompts {path} uses an id twice: give each prompt its own")
-    return list(distinct.values())
+    return Read(list(distinct.values()), notes)
+
+
+def _without_surrogates(row: Any) -> Any:
+    """The row as it is, or with U+FFFD where half a character stands, which UTF-8 cannot send."""
+    text = json.dumps(row, ensure_ascii=False, default=str)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.loads(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
+    return row
 
 
 def _parse(where: str, row: Any, plain: Any) -> Prompt:
@@ -84,14 +172,22 @@ def _parse(where: str, row: Any, plain: Any) -> Prompt:
         raise ConfigError(f"{where}: {name}: {first['msg']}, got {first['input']!r:.60}. {FORM}") from error
     if said.prompt is None and said.messages is None:
         raise ConfigError(f"{where}: prompt and messages are both missing. {FORM}")
+    if said.tools or said.functions:
+        raise LeftOutError("it has `tools`, which are not sent: put them into a system message")
+    if mute := next(
+        (one.role for one in said.messages or () if one.content is None and not one.tool_calls), None
+    ):
+        raise ConfigError(
+            f"{where}: a message of {mute!r} has no content and no tool_calls: write one. {FORM}"
+        )
     turns = _asked(said)
-    if not turns or not turns[-1].content.strip():
+    if not turns or not (turns[-1].content or "").strip():
         raise ConfigError(f"{where}: the prompt is empty: write one, or remove the line")
     domain = said.domain or said.category
-    name = digest([domain, *(turn.model_dump() for turn in turns)], 12) if said.id is None else str(said.id)
+    name = digest([domain, *(turn.sent() for turn in turns)], 12) if said.id is None else str(said.id)
     alone = len(turns) == 1 and turns[0].role == "user"
     return Prompt(
-        id=name, prompt=turns[-1].content, domain=domain, messages=None if alone else turns, row=row
+        id=name, prompt=turns[-1].content or "", domain=domain, messages=None if alone else turns, row=row
     )
 
 

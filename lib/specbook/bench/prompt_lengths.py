@@ -1,0 +1,52 @@
+"""Which of your own prompts cannot fit into the target's length: said before a server starts."""
+
+from pathlib import Path
+
+from specbook.config import Plan, prompt_files
+from specbook.config.prompt_files import Prompt
+from specbook.config.schema import resolve_model
+from specbook.errors import ConfigError
+
+
+def too_long(plan: Plan) -> str | None:
+    """How many prompts leave no room for `max_tokens`, and the first of them; None where all fit.
+
+    The chat template's own tokens are not counted, so a few more may be refused by the server. None too where
+    the target is no folder with a tokenizer.json.
+
+    Raises:
+        ConfigError: if that file cannot be used.
+    """
+    file = Path(resolve_model(plan.target.model)) / "tokenizer.json"
+    if plan.prompts is None or not file.is_file():
+        return None
+    room = plan.target.max_model_len - plan.max_tokens
+    asked = {prompt.id: prompt for traffic in plan.traffic() for prompt in prompt_files.of(traffic)}
+    # A token is a byte or more, so only what has more bytes than there is room for is worth a tokenizer.
+    texts = {one.id: text for one in asked.values() if len((text := _text(one)).encode()) > room}
+    long = {name: n for name, n in _lengths(file, texts).items() if n > room}
+    if not long:
+        return None
+    name, n = next(iter(long.items()))
+    return (
+        f"{len(long)} of {len(asked)} prompts of {plan.prompts} have more than {room} tokens, so that "
+        f"{plan.max_tokens} of an answer do not fit into max_model_len {plan.target.max_model_len}, and the "
+        f"server will refuse them (first: {name!r}, {n} tokens): raise target.max_model_len, lower "
+        "max_tokens, or remove them"
+    )
+
+
+def _text(prompt: Prompt) -> str:
+    return "".join(turn["content"] or "" for turn in prompt.turns())
+
+
+def _lengths(file: Path, texts: dict[str, str]) -> dict[str, int]:
+    if not texts:
+        return {}
+    from tokenizers import Tokenizer
+
+    try:
+        tokenizer = Tokenizer.from_file(str(file))
+    except Exception as error:  # it raises plain ones
+        raise ConfigError(f"{file} cannot be used ({error}): copy or train the model again") from error
+    return {name: len(tokenizer.encode(text, add_special_tokens=False)) for name, text in texts.items()}
