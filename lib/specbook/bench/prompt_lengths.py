@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from specbook import paths
 from specbook.config import Plan, prompt_files
 from specbook.config.prompt_files import Prompt
 from specbook.config.schema import resolve_model
@@ -21,6 +22,8 @@ def too_long(plan: Plan) -> str | None:
     if plan.prompts is None or not file.is_file():
         return None
     room = plan.target.max_model_len - plan.max_tokens
+    if not paths.at(plan.prompts).is_file():  # a data set that a dry run does not fetch
+        return None
     asked = {prompt.id: prompt for traffic in plan.traffic() for prompt in prompt_files.of(traffic)}
     # A token is a byte or more, so only what has more bytes than there is room for is worth a tokenizer.
     texts = {one.id: text for one in asked.values() if len((text := _text(one)).encode()) > room}

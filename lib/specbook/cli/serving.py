@@ -51,7 +51,8 @@ def warn_of_prompts(traffic: Iterable[Any]) -> None:
     """Say which rows of your own prompt files are not measured as they stand, and why."""
     from specbook.config import prompt_files
 
-    for file in dict.fromkeys(one.file() for one in traffic if one.prompts):
+    files = dict.fromkeys(one.file() for one in traffic if one.prompts)
+    for file in filter(Path.is_file, files):  # a dry run fetches no data set
         for note in prompt_files.read(file).notes:
             complain("prompts:", note)
 
