@@ -39,7 +39,8 @@ TRAINED = {
     DENSE.model: "target", f"{DENSE.model}-eagle3": "eagle3", f"{DENSE.model}-peagle": "peagle",
     f"{DENSE.model}-draft": "draft", MOE.model: "moe", f"{MOE.model}-eagle3": "moe-eagle3",
     f"{MOE.model}-peagle": "moe-peagle", f"models/{NEXT.name}": "next",
-    f"models/{NEXT.name}-eagle3": "next-eagle3", **dict.fromkeys(map(noise_head, NOISE), "moe-noise"),
+    f"models/{NEXT.name}-eagle3": "next-eagle3", f"models/{SMOLLM2.name}-eagle3": "smollm2-eagle3",
+    **dict.fromkeys(map(noise_head, NOISE), "moe-noise"),
 }  # fmt: skip
 """What `models/` holds, or will: folder -> the stage that trains it."""
 COPIES = {
