@@ -125,7 +125,7 @@ def test_the_command_reports_each_category(up, tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("", "is empty"), ('{"prompt": ', "line 1 is not JSON"), ('{"text": "x"}', "prompt and messages")],
+    [("", "is empty"), ('{"prompt": ', "line 1 is not JSON"), ('{"title": "x"}', "prompt and messages")],
 )
 def test_the_command_refuses_a_bad_file_in_one_line(tmp_path, text, words):
     (tmp_path / "traffic.jsonl").write_text(text)
