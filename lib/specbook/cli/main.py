@@ -114,12 +114,15 @@ def run(
 
 
 def _fetch_prompts(sweeps: Sequence[Any]) -> None:
-    """Fetch the data sets of these sweeps, and check them against the sweeps as files at hand are."""
+    """Fetch the data sets of these sweeps; those that were not there are checked as files at hand are."""
+    from specbook import paths
     from specbook.config import datasets
 
+    asked = [sweep for sweep in sweeps if sweep.prompts]
+    absent = [sweep for sweep in asked if not paths.at(sweep.prompts).is_file()]
     with busy("fetching prompts"):
-        datasets.fetch(sweep.prompts for sweep in sweeps if sweep.prompts)
-    for sweep in sweeps:
+        datasets.fetch(sweep.prompts for sweep in asked)
+    for sweep in absent:
         sweep.check()
 
 

@@ -163,7 +163,7 @@ def probe(
         read = prompt_files.read(file)
         for note in read.notes:
             complain("prompts:", note)
-        wanted = acceptance_probe.interleaved(read.prompts, seed, file.name.partition(".")[0])
+        wanted = acceptance_probe.interleaved(read.prompts, seed, prompt_files.named_after(file))
         chosen = None if url is not None else machines.profile(profile)
         if chosen and chosen.speculation is None:
             raise ConfigError(f"--profile {profile} does not draft: there is nothing to accept")

@@ -46,18 +46,18 @@ def read_config(folder: Path) -> dict[str, Any]:
 def weight_files(folder: Path) -> list[Path]:
     """The files that an engine would load: safetensors, and where there are none those of older formats."""
     for pattern in ("*.safetensors", "*.bin", "*.pt"):
-        if found := sorted(path for path in folder.glob(pattern) if not path.name.startswith(OF_TRAINING)):
-            return found
+        if files := sorted(path for path in folder.glob(pattern) if not path.name.startswith(OF_TRAINING)):
+            return files
     return []
 
 
 def read_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
     """Shape of each tensor of a folder's safetensors files; `engine.preflight` says which are damaged."""
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for path in sorted(folder.glob("*.safetensors")):
         with suppress(SafetensorError, OSError), safe_open(path, framework="numpy") as file:
-            found |= {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    return found
+            shapes |= {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    return shapes
 
 
 def cached(model: str, revision: str | None) -> Path | None:
@@ -129,11 +129,11 @@ class Checkpoint:
     @property
     def algorithms(self) -> list[str]:
         """What speculators calls it, where it wrote the configuration."""
-        said = (
+        names = (
             self._speculators.get("algorithm"), self.config.get("speculators_model_type"),
             self.config.get("speculators_algorithm"),
         )  # fmt: skip
-        return [str(word) for word in said if word]
+        return [str(word) for word in names if word]
 
     @property
     def fused(self) -> int:

@@ -83,23 +83,23 @@ def _of_parquet(path: Path) -> Iterator[tuple[str, Any]]:
     from pyarrow import parquet
 
     try:
-        found = parquet.read_table(path).to_pylist()
+        table = parquet.read_table(path).to_pylist()
     except (OSError, pyarrow.ArrowException) as error:
         raise ConfigError(f"prompts {path} cannot be read ({error}): fix `prompts` or `domain`") from error
-    for number, row in enumerate(found, start=1):
+    for number, row in enumerate(table, start=1):
         yield f"{path}, row {number}", _unpacked(row)
 
 
 def _unpacked(row: Mapping[Any, Any]) -> dict[Any, Any]:
     """A row of a table without its empty cells; a conversation in a cell is written as JSON."""
-    found = {key: value for key, value in row.items() if value not in (None, "")}
-    for key in {"messages", "conversations"} & set(found):
-        if isinstance(found[key], str):
+    cells = {key: value for key, value in row.items() if value not in (None, "")}
+    for key in {"messages", "conversations"} & set(cells):
+        if isinstance(cells[key], str):
             try:
-                found[key] = json.loads(found[key])
+                cells[key] = json.loads(cells[key])
             except ValueError:
                 continue  # the reader of the row says what it wants there
-    return found
+    return cells
 
 
 def _array(path: Path, text: str, form: str) -> list[Any] | None:
@@ -109,10 +109,10 @@ def _array(path: Path, text: str, form: str) -> list[Any] | None:
     if ".json" in path.suffixes:
         return _parsed(f"prompts {path}", text, form)
     try:
-        found = json.loads(text)
+        elements = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return found if found and all(isinstance(row, Mapping) for row in found) else None
+    return elements if elements and all(isinstance(row, Mapping) for row in elements) else None
 
 
 def _parsed(where: str, text: str, form: str) -> Any:
@@ -156,9 +156,9 @@ def plain(row: Any) -> Any:
 
 def _first_said(turns: list[Any]) -> Any:
     """The system prompt, if there is one, and what was asked first."""
-    said = [turn for turn in turns if isinstance(turn, Mapping)]
-    who = [str(turn.get("from") or turn.get("role") or "") for turn in said]
-    text = [str(turn.get("value") or turn.get("content") or "") for turn in said]
+    spoken = [turn for turn in turns if isinstance(turn, Mapping)]
+    who = [str(turn.get("from") or turn.get("role") or "") for turn in spoken]
+    text = [str(turn.get("value") or turn.get("content") or "") for turn in spoken]
     start = next((place for place, name in enumerate(who) if name not in SYSTEM), len(who))
     if start == len(who):
         raise LeftOutError("nobody asks in its conversation")

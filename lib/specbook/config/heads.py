@@ -34,15 +34,15 @@ MEDUSA_TENSOR = re.compile(r"(medusa_heads?\.|blocks\.)?\d+\.(\d+|layers\.\d+)\.
 
 def kind(draft: Checkpoint) -> str | None:
     """The head's name for people; None for what may be a whole language model."""
-    if said := _first(ALGORITHMS, draft.algorithms):
-        return said
+    if named := _first(ALGORITHMS, draft.algorithms):
+        return named
     names = [_plain(name) for name in (*draft.architectures, str(draft.config.get("model_type") or ""))]
-    found = _first(WORDS, names) or _by_keys(draft)
-    if found is None and _is_eagle3(draft, names):
+    head = _first(WORDS, names) or _by_keys(draft)
+    if head is None and _is_eagle3(draft, names):
         return P_EAGLE if names_mask_token(draft) else EAGLE3
-    if found is None and (draft.fused == 2 or any(map(EAGLE_CLASS.fullmatch, names))):
+    if head is None and (draft.fused == 2 or any(map(EAGLE_CLASS.fullmatch, names))):
         return EAGLE
-    return found
+    return head
 
 
 def is_unclear(draft: Checkpoint) -> bool:

@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -120,11 +121,23 @@ def load(path: Path) -> list[Prompt]:
 def read(path: Path) -> Read:
     """The distinct prompts of a file, one that is repeated counted once, and a note on every other row.
 
-    A file of a public data set is read as it was published: see `config.dataset_formats`.
+    A file of a public data set is read as it was published: see `config.dataset_formats`. It is read once, as
+    long as it does not change: a plan asks for it once a domain, and for each thing that it says of prompts.
 
     Raises:
         ConfigError: if it is missing, empty, malformed (naming the line), or gives two prompts one id.
     """
+    try:
+        stat = path.stat()
+        version = (stat.st_mtime_ns, stat.st_size)
+    except OSError:
+        version = (0, 0)  # to read it says why
+    prompts, notes = _read(path, version)
+    return Read(list(prompts), list(notes))
+
+
+@lru_cache(maxsize=16)
+def _read(path: Path, version: tuple[int, int]) -> Read:
     distinct: dict[str, Prompt] = {}
     count: Counter[str] = Counter()
     first: dict[str, str] = {}
@@ -136,13 +149,13 @@ def read(path: Path) -> Read:
     for where, row in dataset_formats.rows(path, FORM):
         whole = _without_surrogates(row)
         try:
-            found = _parse(where, whole, dataset_formats.plain(whole))
+            prompt = _parse(where, whole, dataset_formats.plain(whole))
         except LeftOutError as error:
             note(f"left out: {error}", where)
             continue
         if whole is not row:
             note("used with U+FFFD in place of half a character (a lone surrogate)", where)
-        if distinct.setdefault(f"{found.domain} {found.turns()}", found) is not found:
+        if distinct.setdefault(f"{prompt.domain} {prompt.turns()}", prompt) is not prompt:
             note("counted once: they repeat an earlier prompt", where)
     notes = [f"{times} {reason} (first: {first[reason]})" for reason, times in count.items()]
     if not distinct:

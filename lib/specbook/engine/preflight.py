@@ -135,10 +135,14 @@ def check_chat_template(folder: Path, target: Target) -> None:
         return
     if not files and not (folder / "tokenizer.json").is_file():
         return  # no tokenizer of Transformers: the engine has its own, or says what it misses
-    found = [template for path in files if (template := read_json(path).get("chat_template"))]
-    if any(_has_default(template) for template in found):
+    templates = [template for path in files if (template := read_json(path).get("chat_template"))]
+    if any(_has_default(template) for template in templates):
         return
-    why = "none of its chat templates is called `default`" if found else "its tokenizer has no chat template"
+    why = (
+        "none of its chat templates is called `default`"
+        if templates
+        else "its tokenizer has no chat template"
+    )
     raise ConfigError(
         f"{folder}: {why}, so every request would be refused (Bad Request): put the model's template "
         f"into {folder.name}/chat_template.jinja, or give its file, "
