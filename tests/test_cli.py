@@ -13,7 +13,7 @@ from specbook.bench import campaign, dry_run, experiments, provenance
 from specbook.cli import ask, doctor, main
 from specbook.cli.main import app
 from specbook.config import machines
-from specbook.engine import client
+from specbook.engine import running
 from specbook.engine import server as engine_server
 from specbook.errors import EngineError
 from specbook.report import render
@@ -406,13 +406,13 @@ def test_ask_streams_the_answer_as_it_is_and_then_four_lines(monkeypatch, argume
 def test_ask_takes_the_url_of_a_server_that_runs(monkeypatch):
     given = []
     monkeypatch.setattr(
-        client, "Running", lambda *at: given.append(at) or SimpleNamespace(title="vLLM there")
+        running, "Running", lambda *at, **how: given.append((at, how)) or SimpleNamespace(title="vLLM there")
     )
     reply = ask.Reply(ttft_s=0.1, e2e_s=1.0, output_tokens=10, spec_decode=None)
     monkeypatch.setattr(ask, "ask", lambda *_: reply)
     result = invoke("ask", "why?", "--url", "http://127.0.0.1:8000")
     assert result.exit_code == 0, result.output
-    assert given == [("http://127.0.0.1:8000", None)]
+    assert given == [(("http://127.0.0.1:8000", None), {"model": None, "ca": None})]
     assert "[serve] vLLM there" in result.stdout
     assert result.stderr == ""  # nothing was started
 

@@ -52,6 +52,14 @@ def test_an_interrupt_while_modules_are_imported_is_one_message(module):
     assert said == "specbook: interrupted.\n"
 
 
+@pytest.fixture(autouse=True)
+def own_interrupts():
+    """`main` takes Ctrl-C for the rest of its process; the tests go on."""
+    held = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, held)
+
+
 TWICE = """
 import atexit, os, signal, sys
 atexit.register(os.kill, os.getpid(), signal.SIGINT)
@@ -70,6 +78,38 @@ def test_a_second_interrupt_changes_nothing():
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (130, "specbook: interrupted.\n")
+
+
+AGAIN = """
+import os, signal, sys
+sys.argv = ["specbook", "doctor"]
+from specbook import console
+from specbook.cli import entry
+def strike(*_, **more):
+    os.kill(os.getpid(), signal.SIGINT)
+def stop():
+    try: strike()
+    finally: strike()
+from specbook.cli import doctor
+doctor.checks = stop
+{report}
+entry.main()
+"""
+REPORTS = {
+    "before it is reported": "",
+    "while it is reported": "console.err.print = strike",
+    "each time it is reported": "console.err.print = strike; sys.stderr.write = strike",
+}
+
+
+@pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS)
+def test_a_second_interrupt_keeps_the_status(report):
+    done = subprocess.run(
+        [sys.executable, "-c", AGAIN.format(report=report)], capture_output=True, text=True, timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "lib")},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    assert (done.returncode, "Traceback" in done.stderr) == (130, False), done.stderr
 
 
 class NotFoundError(FileNotFoundError):

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from specbook.engine import client
-from specbook.engine.client import Running
+from specbook.engine import connection
+from specbook.engine.client import Client
+from specbook.engine.running import Running
 from specbook.errors import EngineError
 
 METRICS = (Path(__file__).parents[1] / "data/metrics-after.txt").read_text()
@@ -81,6 +82,6 @@ def test_a_server_that_wants_a_key_or_is_gone_is_told():
 @pytest.mark.parametrize(("url", "checked"), [("https://a.example", True), ("http://127.0.0.1:1", False)])
 def test_certificates_are_checked_where_there_are_any(url, checked, monkeypatch):
     given = {}
-    monkeypatch.setattr(client.httpx, "Client", lambda **options: given.update(options))
-    client.Client(url, "mine", "k")
+    monkeypatch.setattr(connection.httpx, "Client", lambda **options: given.update(options))
+    Client(url, "mine", "k")
     assert given["verify"] is checked

@@ -68,10 +68,11 @@ class QuickLoad:
 
     def ask(self, client, row):
         try:
-            pieces = list(client.stream(row["prompt"], row["output_tokens"]))
+            stream = client.stream(row["prompt"], row["output_tokens"])
+            list(stream)
         except EngineError as failure:
             return 0, str(failure)
-        return pieces[-1].usage.completion_tokens, ""
+        return stream.reader.output_tokens, ""
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from typing import Protocol
 from specbook.config.prompt_files import Prompt
 from specbook.engine import counters
 from specbook.engine.base import Counters
-from specbook.engine.client import Client
+from specbook.engine.client import Client, output_tokens
 from specbook.errors import ConfigError, EngineError, RefusedError
 from specbook.records.experiment_results import Probed
 
@@ -50,11 +50,14 @@ def probe(
 
     Raises:
         ConfigError: if the server shows no counters, or does not draft.
-        EngineError: if it stops answering, or refuses one prompt after the other.
+        EngineError: if it stops answering, refuses one prompt after the other, or its counters are not of its
+            answers.
     """
     before = server.counters()
     if before is None:
         raise ConfigError(f"{server.client.url} does not show its counters: nothing tells what it accepts")
+    if before.lacks:
+        raise ConfigError(f"{server.client.url}: its counters lack {before.lacks}")
     server.client.prepare()
     refused, until = 0, clock() + seconds
     for prompt in prompts:
@@ -74,9 +77,12 @@ def _ask(server: Asked, prompt: Prompt, max_tokens: int, clock: Callable[[], flo
         answer = server.client.chat(prompt.turns(), max_tokens)
     except RefusedError as error:
         return Probed(**who, output_tokens=0, e2e_s=0.0, spec_decode=None, refused=str(error))
-    took = {"output_tokens": answer.usage.completion_tokens, "e2e_s": clock() - started}
+    took = {"output_tokens": output_tokens(answer), "e2e_s": clock() - started}
     counted = counters.delta(before, counters.settled(server.counters, before, finished=1))
     if counted.spec_decode is None:
         raise ConfigError(f"{server.client.url} does not draft: there is nothing to accept. Give it a draft")
+    if why := counters.not_of(counted, took["output_tokens"]):
+        raise EngineError(f"{server.client.url}: {why}")
     alone = counted.server.requests_finished == 1
+    alone = alone and counted.server.generation_tokens == took["output_tokens"]  # else others are under way
     return Probed(**who, **took, spec_decode=counted.spec_decode if alone else None)

@@ -17,8 +17,9 @@ from specbook.bench.experiments.registry import Work
 from specbook.bench.hardware import detect
 from specbook.config import AnyPlan, order
 from specbook.config.chapter import Experiment
-from specbook.config.schema import Point, resolve_model
+from specbook.config.schema import Arm, Point, resolve_model
 from specbook.engine.fleet import at_once
+from specbook.errors import EngineError
 from specbook.records import machine_rule
 from specbook.records.machine_rule import Machine
 from specbook.records.run import RunRecord
@@ -52,11 +53,19 @@ def preview(plans: Sequence[AnyPlan], since: datetime | None = None, replicate: 
     machine = machine_rule.load(plans[0].hardware)  # records of this machine say nothing of another
     done = records.load(here.id) if (todo or others) and machine.fits(here) else []
     if todo:
-        counted += f"; {forecast([work_of(order.rounds(todo, at_once))], done, machine)}"
+        counted += f"; {forecast([work_of(order.rounds(todo, _capacity))], done, machine)}"
     counted += f"; and {checks} lossless checks of four servers each" * bool(checks)
     counted += f"; and {_experiments(others, done, machine)}" * bool(others)
     lines = list(dict.fromkeys([*servers, *(asked.title for asked in others), *resources.lines(plans)]))
     return Preview(lines, counted, resources.few_requests(todo))
+
+
+def _capacity(arms: Sequence[Arm]) -> int:
+    """As `fleet.at_once`; one server where their engine is not installed, since most take all the memory."""
+    try:
+        return at_once(arms)
+    except EngineError:
+        return 1
 
 
 def _experiments(asked: Sequence[Experiment], done: Sequence[RunRecord], machine: Machine) -> str:

@@ -4,26 +4,23 @@ Every request opens a connection of its own, since a Service balances connection
 """
 
 import asyncio
-import json
 import random
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import aiohttp
 from pydantic import Field
 
 from specbook.config.prompt_files import Prompt
 from specbook.config.schema import Frozen
+from specbook.engine.streams import BROKEN, StreamReader
 from specbook.records.experiment_results import OpenLoopRequests, Outcome
 
 TIMEOUT_S = 300
 """After which an answer counts as lost."""
-WHOLE = ("stop", "length")
-"""Finish reasons of a complete answer; a server that is shut down ends a stream with another one."""
 
 
 class Segment(Frozen):
@@ -40,13 +37,12 @@ class _Answer:
     ttft: float | None = None
     e2e: float = 0.0
     tokens: int = 0
-    reason: str | None = None
-    finished: bool = False
-    error: str | None = None
+    error: str | None = "unanswered"
+    """None once it is whole."""
 
     @property
     def outcome(self) -> Outcome:
-        if self.finished and self.error is None:
+        if self.error is None:
             return "whole"
         return "refused" if self.ttft is None else "truncated"
 
@@ -144,10 +140,6 @@ class OpenLoop:
                     answer.error = f"status {response.status}"
                     return
                 await _read(response, answer, began)
-                if answer.reason not in WHOLE:
-                    answer.error = answer.error or f"the stream ended with {answer.reason or 'no reason'}"
-                elif not answer.finished:
-                    answer.error = "the stream ended before its last chunk"
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             answer.error = type(error).__name__
         finally:
@@ -164,17 +156,19 @@ def _arrivals(rng: random.Random, segment: Segment) -> Iterator[float]:
 
 
 async def _read(response: aiohttp.ClientResponse, answer: _Answer, began: float) -> None:
-    async for line in response.content:
-        text = line.decode("utf-8", "replace").strip()
-        if text == "data: [DONE]":
-            answer.finished = True
-        elif text.startswith("data: "):
-            chunk: dict[str, Any] = json.loads(text[6:])
-            if "error" in chunk:
-                answer.error = f"error in the stream: {chunk['error'].get('type', 'unknown')}"
-            for choice in chunk.get("choices") or []:
-                answer.reason = choice.get("finish_reason") or answer.reason
-                if answer.ttft is None and (choice.get("delta") or {}).get("content"):
-                    answer.ttft = time.perf_counter() - began
-            if usage := chunk.get("usage"):
-                answer.tokens = usage["completion_tokens"]
+    reader = StreamReader()
+    try:
+        async for data in response.content.iter_any():
+            said = [piece for piece in reader.feed(data) if piece.has_token]
+            if said and answer.ttft is None:
+                answer.ttft = time.perf_counter() - began
+    finally:
+        reader.end()
+        answer.tokens = reader.output_tokens or 0
+    answer.error = None
+    if reader.error:
+        answer.error = f"error in the stream: {reader.error_type}"  # its message may differ each time
+    elif reader.finish_reason in BROKEN:
+        answer.error = f"the stream ended with {reader.finish_reason}"
+    elif reader.problem():
+        answer.error = "the stream ended before its last chunk"

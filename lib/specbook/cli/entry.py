@@ -8,8 +8,36 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 
+class _Interrupts:
+    """Ctrl-C: an exception for as long as the command runs, and nothing once it has ended."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.ended = False
+
+    def __call__(self, *_: object) -> None:
+        self.count += 1
+        if not self.ended:
+            raise KeyboardInterrupt
+
+
 def main() -> None:
-    """Run `specbook`."""
+    """Run `specbook`; exit status 130 after Ctrl-C, however often it is pressed."""
+    interrupts, code = _Interrupts(), None
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else whoever started us ignores it
+        signal.signal(signal.SIGINT, interrupts)
+    try:
+        _command()
+    except SystemExit as ended:
+        code = ended.code
+    except KeyboardInterrupt:  # one more, while the first was reported
+        code = 130
+    interrupts.ended = True
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # Python's own end takes its time
+    sys.exit(130 if interrupts.count and code else code)
+
+
+def _command() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the caller closed it, and whatever prints would fail
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
@@ -28,8 +56,6 @@ def main() -> None:
         _end(f"cannot write to standard output: {error.strerror}", 1)
     except OSError as error:  # of a disk, the network or the hub's client: no traceback fixes those
         _end(f"{type(error).__name__}: {error}", 1)
-    finally:  # all is reported and ended by then: a second Ctrl-C would only make another exit status of it
-        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
 
 
 class _UnwrittenError(OSError):

@@ -17,7 +17,7 @@ from specbook.errors import ConfigError, RefusedError, SpecbookError
 
 if TYPE_CHECKING:
     from specbook.config.machines import Profile
-    from specbook.engine.client import Running
+    from specbook.engine.running import Running
     from specbook.engine.server import Server
     from specbook.records.experiment_results import Probed
 
@@ -28,6 +28,11 @@ Url = Annotated[
     str | None, typer.Option(help="Of a server that runs already, such as http://127.0.0.1:8000.")
 ]
 KeyFile = Annotated[Path | None, typer.Option(help="Holds the key that it wants; or set SPECBOOK_API_KEY.")]
+ModelName = Annotated[str | None, typer.Option("--model", help="Of several at --url; default: the first.")]
+Authority = Annotated[
+    Path | None,
+    typer.Option("--ca", help="Certificates of the authority behind --url, PEM; or set SSL_CERT_FILE."),
+]
 COLUMNS = ("category", "prompts", "length", "95 % interval", "p10 to p90", "rate", "tokens/s")
 
 
@@ -71,15 +76,17 @@ def serve(
 ) -> None:
     """Serve a profile until Ctrl-C, on an OpenAI-compatible endpoint."""
     from specbook.config import machines
-    from specbook.engine import client
+    from specbook.engine import connection
     from specbook.engine.server import Server
 
     with one_clear_message(f"{profile} has ended."):
         chosen = machines.profile(profile)
         warn([(chosen.target, chosen.speculation)])
         if api_key is not None:
-            raise ConfigError(client.NO_KEY_ON_A_COMMAND_LINE)
-        key = typer.prompt("API key", hide_input=True) if ask_api_key else client.read_api_key(api_key_file)
+            raise ConfigError(connection.NO_KEY_ON_A_COMMAND_LINE)
+        key = (
+            typer.prompt("API key", hide_input=True) if ask_api_key else connection.read_api_key(api_key_file)
+        )
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         out.print(f"starting {profile} ...")
         starting = Server(
@@ -96,15 +103,24 @@ def serve(
 
 @contextmanager
 def _reached(
-    url: str | None, api_key_file: Path | None, profile: str, chosen: "Profile | None"
-) -> "Iterator[Server | Running]":
-    """The server at `url`; without one, that of the profile, for as long as it is asked."""
-    from specbook.engine.client import Running, read_api_key
+    url: str | None, api_key_file: Path | None, model: str | None, ca: Path | None, profile: str,
+    chosen: "Profile | None",
+) -> "Iterator[Server | Running]":  # fmt: skip
+    """The server at `url`; without one, that of the profile, for as long as it is asked.
+
+    Raises:
+        ConfigError: for a model, or an authority, where there is no `url`.
+    """
+    from specbook.engine.connection import read_api_key
+    from specbook.engine.running import Running
     from specbook.engine.server import Server
 
     if url is not None:
-        yield Running(url, read_api_key(api_key_file))
+        yield Running(url, read_api_key(api_key_file), model=model, ca=ca)
         return
+    if model is not None or ca is not None:
+        option = "--ca" if model is None else "--model"
+        raise ConfigError(f"{option} is of a server that runs already: give its --url, or take {option} away")
     warn([(chosen.target, chosen.speculation)])
     err.print(f"starting {profile} ... (`specbook serve` keeps one up, and --url asks it at once)")
     with entered(Server(chosen.target, chosen.speculation), "starting the engine") as server:
@@ -116,6 +132,8 @@ def ask(
     profile: ProfileName = "cpu/eagle3",
     url: Url = None,
     api_key_file: KeyFile = None,
+    model: ModelName = None,
+    ca: Authority = None,
     max_tokens: Annotated[int, typer.Option(help="Output cap.", min=1)] = 400,
     usd_per_hour: Annotated[float | None, typer.Option(help="What an hour of it costs you.")] = None,
 ) -> None:
@@ -131,7 +149,7 @@ def ask(
         chosen = None if url is not None else machines.profile(profile)
         if chosen and chosen.price and usd_per_hour is None:
             dollars, price = prices.machine(chosen.price).usd_per_hour, chosen.price
-        with _reached(url, api_key_file, profile, chosen) as server:
+        with _reached(url, api_key_file, model, ca, profile, chosen) as server:
             if chosen:  # the first request after a start pays for warming up: it is not what is asked
                 asking.ask(server, question, 16, lambda _: None)
             reply = asking.ask(server, question, max_tokens, show)
@@ -147,6 +165,8 @@ def probe(
     profile: ProfileName = "cpu/eagle3",
     url: Url = None,
     api_key_file: KeyFile = None,
+    model: ModelName = None,
+    ca: Authority = None,
     seconds: Annotated[
         float, typer.Option(help="How long to ask; the last answer is waited for.", min=1)
     ] = 40,
@@ -167,7 +187,10 @@ def probe(
         chosen = None if url is not None else machines.profile(profile)
         if chosen and chosen.speculation is None:
             raise ConfigError(f"--profile {profile} does not draft: there is nothing to accept")
-        with _reached(url, api_key_file, profile, chosen) as server, busy(f"asking for {seconds:g} s"):
+        with (
+            _reached(url, api_key_file, model, ca, profile, chosen) as server,
+            busy(f"asking for {seconds:g} s"),
+        ):
             # The first request after a start pays for warming up.
             list(acceptance_probe.probe(server, wanted[:1], max_tokens=min(16, max_tokens), seconds=seconds))
             answers = list(acceptance_probe.probe(server, wanted, max_tokens=max_tokens, seconds=seconds))
@@ -189,21 +212,31 @@ def _show(answers: "Sequence[Probed]", of: int) -> None:
     for name in COLUMNS:
         table.add_column(name, justify="left" if name == "category" else "right")
     for row in acceptance.of_probe(answers).to_dict("records"):
-        table.add_row(*map(Text, _cells(row)))
+        table.add_row(*map(Text, _cells(row, _undrafted(answers, row["domain"]))))
     out.print(table)
     out.print(
         f"{len(answers)} of {of} prompts asked, one at a time. Length: tokens a step, bonus token included; "
         "p10 to p90: of single answers.",
         soft_wrap=True,
     )
+    if shared := sum(one.spec_decode is None for one in answers) - len(refused):
+        complain("not counted:", f"{shared} answers, during which the server answered others too")
     if refused:
         complain("refused:", f"{len(refused)} prompts, the last with: {refused[-1]}")
 
 
-def _cells(row: dict) -> list[str]:
+def _undrafted(answers: "Sequence[Probed]", domain: str) -> str:
+    """What stands in the place of lengths where a domain has none."""
+    of_it = [one for one in answers if one.domain == domain]
+    if any(one.spec_decode for one in of_it):
+        return "nothing drafted"
+    return "refused" if all(one.refused for one in of_it) else "not counted"
+
+
+def _cells(row: dict, undrafted: str) -> list[str]:
     counted, speed = [row["domain"], str(row["prompts"])], f"{row['tokens_per_s']:.0f}"
     if row["estimate"] is None:
-        return [*counted, "nothing drafted", "", "", "", speed]
+        return [*counted, undrafted, "", "", "", speed]
     low, high = row["estimate"].low, row["estimate"].high
     interval = "too few prompts" if low is None else f"{low:.2f} to {high:.2f}"
     tenths = f"{row['p10']:.2f} to {row['p90']:.2f}"

@@ -124,7 +124,9 @@ class Checkpoint:
         named = (
             self.config.get("architectures") or _mapping(self.config.get("model")).get("architectures") or ()
         )
-        return [named] if isinstance(named, str) else [str(name) for name in named]
+        if isinstance(named, list):
+            return [str(name) for name in named]
+        return [named] if isinstance(named, str) else []
 
     @property
     def algorithms(self) -> list[str]:

@@ -37,6 +37,10 @@ class Counters:
     server: ServerCounters
     spec_decode: SpecDecodeCounters | None
     """None on a server that does not draft."""
+    lacks: str | None = None
+    """What they lack to tell what was drafted; None where nothing."""
+    processes: tuple[float, ...] = ()
+    """When the processes started that count, Unix time; empty where they do not say."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +178,13 @@ class Engine(Protocol):
 
         Raises:
             EngineError: if something is missing that every release we know has.
+        """
+
+    def shown(self, text: str, model: str) -> Counters | None:
+        """The same of a server that others started, of whatever release; None if it is not this engine.
+
+        Decided by a sign that only this engine has, since any page may answer at `counters_path`. Of several
+        models, those of `model`. What a release does not show is 0, or named in `Counters.lacks`.
         """
 
     def pulse(self, text: str) -> Pulse:

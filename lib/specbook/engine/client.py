@@ -1,60 +1,73 @@
-"""A client of a server: its own pages, chat over OpenAI's client, and the key that it wants."""
+"""A client of a server: its own pages, and chat with it, whole over OpenAI's client or as it streams."""
 
-import json
-import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from specbook.engine.base import Counters, Engine, known
-from specbook.errors import ConfigError, EngineError, RefusedError
+from specbook.engine import connection
+from specbook.engine.connection import PAGE_TIMEOUT_S, UNREACHED
+from specbook.engine.streams import Piece, StreamReader
+from specbook.errors import EngineError, RefusedError
 
-KEY_VARIABLE = "SPECBOOK_API_KEY"
-NO_KEY_ON_A_COMMAND_LINE = (
-    "--api-key would show the key to every user of this machine, in the list of processes: set "
-    f"{KEY_VARIABLE}, or use --api-key-file or --ask-api-key"
-)
 ANSWER_TIMEOUT_S = 600
-PAGE_TIMEOUT_S = 10
 OF_THE_REQUEST = (400, 413, 422)
 """Answers that speak of one request, not of the server or the key."""
+MOST_REDIRECTS = 5
+USAGE = "stream_options"
+"""What asks for the number of tokens; not every server takes it."""
 Asked = str | Sequence[Mapping[str, Any]]
 """One user message, or the turns of a conversation as OpenAI's chat API takes them."""
 
 
-def read_api_key(file: Path | None) -> str | None:
-    """The key in `file`, else in the environment; None where there is none.
+class Stream(Iterator[Piece]):
+    """Pieces of one answer, as they come."""
 
-    Raises:
-        ConfigError: if the file cannot be read, or is empty.
-    """
-    if file is None:
-        return os.environ.get(KEY_VARIABLE) or None
-    try:
-        key = file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--api-key-file {file} cannot be read: {error}") from error
-    if not key:
-        raise ConfigError(f"--api-key-file {file} is empty: write the key into it")
-    return key
+    def __init__(self, pieces: Iterator[Piece]) -> None:
+        self._pieces = pieces
+        self.sent_s = 0.0
+        """`time.perf_counter()` when the request was sent that is answered."""
+        self.reads = 0
+        """Reads of the network that brought a token."""
+        self.reader = StreamReader()
+
+    def __next__(self) -> Piece:
+        return next(self._pieces)
 
 
 class Client:
-    """Talks to the server at `url` as a client that may hold its API key; usable from several threads."""
+    """Talks to the server at `url` as a client that may hold its API key; usable from several threads.
 
-    def __init__(self, url: str, model: str, api_key: str | None) -> None:
+    Args:
+        url: where its own pages are.
+        model: which is asked.
+        api_key: None where it wants none.
+        ca: see `connection.http_client`.
+    """
+
+    def __init__(self, url: str, model: str, api_key: str | None, ca: Path | None = None) -> None:
         self.url, self.base_url, self.model, self._api_key = url, f"{url}/v1", model, api_key
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        verify = url.startswith("https:")  # to read certificates takes time, and plain http needs none
-        self._http = httpx.Client(trust_env=False, verify=verify, timeout=PAGE_TIMEOUT_S, headers=headers)
+        self._http = connection.http_client(url, api_key, ca)
+        self._refuses_usage = False
 
     def get(self, path: str) -> str:
         """The text of one of the server's pages; raises httpx.HTTPError unless it answers with success."""
-        return self._http.get(self.url + path).raise_for_status().text
+        return self.page(self.url + path).text
+
+    def page(self, url: str) -> httpx.Response:
+        """What a GET gives; follows redirects within its server, which alone gets the key. See `get` for
+        errors."""
+        response = self._http.get(url)
+        for _ in range(MOST_REDIRECTS):
+            following = response.next_request
+            if following is None or _origin(following.url) != _origin(response.url):
+                break
+            response = self._http.send(following)
+        return response.raise_for_status()
 
     def post(self, path: str) -> None:
         """Ask for what a page does; may take as long as an answer. See `get` for errors."""
@@ -70,8 +83,8 @@ class Client:
         Raises:
             EngineError: if the server refuses, or does not answer.
         """
-        with self._errors_explained():
-            return self._create(prompt, max_tokens, extra_body=more)
+        with self._errors_of_openai():
+            return self._openai.chat.completions.create(**self._request(prompt, max_tokens), extra_body=more)
 
     def complete(self, context: Sequence[int], max_tokens: int, **more: Any) -> Any:
         """What follows these tokens, greedily, as an openai `Completion`; no chat template.
@@ -79,26 +92,58 @@ class Client:
         Raises:
             EngineError: if the server refuses, or does not answer.
         """
-        with self._errors_explained():
+        with self._errors_of_openai():
             return self._openai.completions.create(
                 model=self.model, prompt=list(context), max_tokens=max_tokens, temperature=0.0,
                 extra_body=more,
             )  # fmt: skip
 
-    def stream(self, prompt: Asked, max_tokens: int) -> Iterator[Any]:
-        """The same in pieces, as openai `ChatCompletionChunk`s; the last one holds the usage.
+    def stream(self, prompt: Asked, max_tokens: int) -> Stream:
+        """The same in pieces, by `streams.StreamReader`; the stream's `reader` has the usage at the end.
 
         Raises:
             EngineError: if the server refuses, or stops in the middle.
         """
-        with self._errors_explained():
-            yield from self._create(prompt, max_tokens, stream=True, stream_options={"include_usage": True})
+        made = Stream(iter(()))
+        made._pieces = self._pieces(made, self._request(prompt, max_tokens) | {"stream": True})
+        return made
 
-    def _create(self, prompt: Asked, max_tokens: int, **more: Any) -> Any:
-        messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-        return self._openai.chat.completions.create(
-            model=self.model, messages=messages, max_tokens=max_tokens, temperature=0.0, **more
-        )
+    def _request(self, prompt: Asked, max_tokens: int) -> dict[str, Any]:
+        messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
+        return {"model": self.model, "messages": messages, "max_tokens": max_tokens, "temperature": 0.0}
+
+    def _pieces(self, stream: Stream, body: dict[str, Any]) -> Iterator[Piece]:
+        usage = {} if self._refuses_usage else {USAGE: {"include_usage": True}}
+        try:
+            yield from self._sent(stream, body | usage)
+        except RefusedError as error:  # before its first piece
+            if not usage or USAGE not in str(error):
+                raise
+            self._refuses_usage = True
+            yield from self._sent(stream, body)
+
+    def _sent(self, stream: Stream, body: dict[str, Any]) -> Iterator[Piece]:
+        timeout = httpx.Timeout(ANSWER_TIMEOUT_S, connect=PAGE_TIMEOUT_S)
+        plain = {"Accept-Encoding": "identity"}  # who compresses a stream holds it back
+        stream.sent_s = time.perf_counter()
+        with (
+            self._errors_explained(),
+            self._http.stream(
+                "POST", f"{self.base_url}/chat/completions", json=body, timeout=timeout, headers=plain
+            ) as response,
+        ):
+            if not response.is_success:
+                response.read()
+                raise self._refused(response)
+            for data in response.iter_bytes():
+                pieces = stream.reader.feed(data)
+                stream.reads += any(piece.has_token for piece in pieces)
+                yield from pieces
+                if stream.reader.done or stream.reader.error:  # some keep the connection open after it
+                    break
+            yield from stream.reader.end()
+        if problem := stream.reader.problem():
+            raise EngineError(connection.hidden(f"{self.base_url} {problem}", self._api_key))
 
     @cached_property
     def _openai(self) -> Any:
@@ -111,61 +156,53 @@ class Client:
         )  # fmt: skip
 
     @contextmanager
-    def _errors_explained(self) -> Iterator[None]:
+    def _errors_of_openai(self) -> Iterator[None]:
         from openai import APIConnectionError, APIError, APIStatusError
 
+        with self._errors_explained():
+            try:
+                yield
+            except APIStatusError as error:
+                raise self._refused(error.response) from error
+            except APIConnectionError as error:
+                raise (error.__cause__ or error) from None
+            except (APIError, ValueError) as error:
+                raise EngineError(f"{self.base_url} gave no answer that can be read: {error}") from error
+
+    @contextmanager
+    def _errors_explained(self) -> Iterator[None]:
         try:
             yield
-        except APIStatusError as error:
-            kind = RefusedError if error.status_code in OF_THE_REQUEST else EngineError
-            raise kind(f"the server refused: {error.response.text[:300]}") from error
-        except (APIConnectionError, httpx.HTTPError) as error:
-            raise EngineError(f"{self.base_url} stopped answering: {error}") from error
-        except APIError as error:  # told within the stream: its status line was sent long ago
-            raise EngineError(f"the server broke off: {error.message}") from error
+        except UNREACHED as error:
+            why = connection.failure(error)
+            raise EngineError(f"{self.base_url} stopped answering: {why}") from error
+
+    def _refused(self, response: httpx.Response) -> EngineError:
+        if response.status_code in OF_THE_REQUEST:
+            said = connection.hidden(connection.words(response), self._api_key)
+            return RefusedError(f"the server refused: {said}")
+        return EngineError(f"the server refused with {connection.refusal(response, self._api_key)}")
 
 
-class Running:
-    """A server that somebody else has started: asked, and read where it shows its counters; never stopped.
-
-    Args:
-        url: such as `http://127.0.0.1:8000`; its first model is the one that is asked.
+def output_tokens(answer: Any) -> int:
+    """Output tokens of what `Client.chat` gave, be it a stream that nobody asked for.
 
     Raises:
-        EngineError: if nothing answers there, it wants a key, or it is no OpenAI-compatible server.
+        EngineError: if it does not say how many.
     """
+    if isinstance(answer, str):
+        reader = StreamReader()
+        reader.feed(answer.encode())
+        reader.end()
+        if problem := reader.problem():
+            raise EngineError(f"the server {problem}")
+        tokens = reader.output_tokens
+    else:
+        tokens = getattr(getattr(answer, "usage", None), "completion_tokens", None)
+    if not tokens:
+        raise EngineError("the server does not say how long its answer is: it sends no usage")
+    return tokens
 
-    def __init__(self, url: str, api_key: str | None = None) -> None:
-        url = url.rstrip("/").removesuffix("/v1")
-        self.client = Client(url, "", api_key)
-        try:
-            self.client.model = str(json.loads(self.client.get("/v1/models"))["data"][0]["id"])
-        except httpx.HTTPStatusError as error:
-            code = error.response.status_code
-            fix = "it wants a key: --api-key-file, or SPECBOOK_API_KEY" if code == 401 else "is it a server?"
-            raise EngineError(f"{url}/v1/models answered {code}: {fix}") from error
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise EngineError(f"no server answers at {url} ({error}): `specbook serve` starts one") from error
-        except (ValueError, LookupError, TypeError) as error:
-            raise EngineError(
-                f"{url}/v1/models names no model: is it an OpenAI-compatible server?"
-            ) from error
-        self._engine = self._find_engine()
 
-    @property
-    def title(self) -> str:
-        """What serves, so far as it says so, and where."""
-        server = self._engine.title if self._engine else "a server"
-        return f"{server} at {self.client.url}, {self.client.model}"
-
-    def counters(self) -> Counters | None:
-        """What it has counted since its start; None if it does not show that."""
-        return self._engine.counters(self.client.get(self._engine.counters_path)) if self._engine else None
-
-    def _find_engine(self) -> Engine | None:
-        """The engine whose counters it shows."""
-        for engine in known():
-            with suppress(httpx.HTTPError, EngineError, ValueError):
-                engine.counters(self.client.get(engine.counters_path))
-                return engine
-        return None
+def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port

@@ -18,10 +18,27 @@ def delta(before: Counters, after: Counters) -> Counters:
     """What happened between two readings.
 
     Raises:
-        EngineError: if a counter went backwards: the server was restarted in between.
+        EngineError: if another process counts than before, or a counter went backwards: the server was
+            restarted in between, or several share one address.
     """
+    if before.processes != after.processes:
+        raise EngineError(
+            "another process counts than before: was the server restarted, or do several share the address?"
+        )
     drafted = after.spec_decode and _grown(before.spec_decode, after.spec_decode)
-    return Counters(_grown(before.server, after.server), drafted)
+    return Counters(_grown(before.server, after.server), drafted, after.lacks, after.processes)
+
+
+def not_of(counted: Counters, output_tokens: int | None) -> str | None:
+    """Why what was `counted` while one answer came is not that answer's; None where nothing says so."""
+    if counted.server.requests_finished == 0:
+        return "its counters did not move with this answer: another server gave it, or counts it elsewhere"
+    if output_tokens is not None and counted.server.generation_tokens < output_tokens:
+        return (
+            f"its counters tell of {counted.server.generation_tokens} output tokens, and this answer had "
+            f"{output_tokens}: another server gave it"
+        )
+    return None
 
 
 def _grown(before: T | None, after: T) -> T:
@@ -33,6 +50,8 @@ def _grown(before: T | None, after: T) -> T:
 def _difference(name: str, before: Any, after: Any) -> Any:
     if isinstance(after, tuple):
         before = before or (0,) * len(after)
+        if len(before) != len(after):
+            raise EngineError(f"{name} had {len(before)} positions, and has {len(after)}: another server's?")
         return tuple(_difference(name, a, b) for a, b in zip(before, after, strict=True))
     before = before or 0
     if after < before:

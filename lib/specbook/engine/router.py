@@ -17,16 +17,14 @@ from typing import Self
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
 
 from specbook.engine import preflight
+from specbook.engine.streams import StreamReader
 from specbook.errors import EngineError
 
 START_S = 10.0
-OWN_HEADERS = {"connection", "content-length", "host", "keep-alive", "transfer-encoding"}
-"""Headers of one connection; all others are passed on."""
-END = b"data: [DONE]"
-"""Last event of a stream that is whole."""
-GIVEN_UP = b'data: {"error"'
-"""Event of an engine that ends in the middle; END may follow all the same. No text of an answer looks so: in
-JSON its quotation mark would be escaped."""
+OWN_HEADERS = {"accept-encoding", "connection", "content-length", "host", "keep-alive", "transfer-encoding"}
+"""Headers of one connection, and the one that asks for a compressed stream; all others are passed on."""
+PLAIN = {"Accept-Encoding": "identity"}
+"""A stream that is compressed comes later, and nobody here could see its end."""
 MOST_BYTES = 64 * 2**20
 
 
@@ -132,7 +130,7 @@ class Router:
     async def _pass_on(
         self, name: str, request: web.Request, body: bytes, answer: web.StreamResponse
     ) -> None:
-        headers = {k: v for k, v in request.headers.items() if k.lower() not in OWN_HEADERS}
+        headers = {k: v for k, v in request.headers.items() if k.lower() not in OWN_HEADERS} | PLAIN
         url = self._servers[name] + request.path_qs
         async with self._session.request(request.method, url, data=body, headers=headers) as found:
             if found.status >= web.HTTPInternalServerError.status_code:
@@ -141,17 +139,20 @@ class Router:
             for key, value in found.headers.items():
                 if key.lower() not in OWN_HEADERS:
                     answer.headers[key] = value
-            last = b""
+            streams = found.content_type == "text/event-stream"
+            reader = StreamReader()
             with _unless_gone(whole=False):
                 await answer.prepare(request)
             async for piece in found.content.iter_any():
-                given_up, last = GIVEN_UP in last + piece, (last + piece)[-2 * len(END) :]
-                with _unless_gone(whole=END in last):
+                if streams:
+                    reader.feed(piece)
+                with _unless_gone(whole=reader.done):
                     await answer.write(piece)
-                if given_up:
-                    raise ClientError("the engine gave up")
-            if found.content_type == "text/event-stream" and END not in last:
-                raise ClientError("the stream ended before its last event")
+                if reader.error:  # an event that the last one may follow all the same
+                    raise ClientError(reader.error)
+            reader.end()
+            if streams and (problem := reader.problem()):
+                raise ClientError(f"it {problem}")
         with _unless_gone(whole=True):
             await answer.write_eof()
 

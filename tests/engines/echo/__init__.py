@@ -44,6 +44,9 @@ class Echo:
             ) if places else None,
         )  # fmt: skip
 
+    def shown(self, text, model):
+        return self.counters(text) if '"guessed_right_by_place"' in text else None
+
     def pulse(self, text):
         return Pulse((text,), requests=0, mean_prefill_s=0)
 

@@ -85,8 +85,11 @@ class Vllm:
         )
 
     def device(self) -> Device:
-        """What it computes on."""
-        return self.build().device
+        """What it computes on; an accelerator where it is not installed, and a plan is only looked at."""
+        try:
+            return self.build().device
+        except EngineError:
+            return "accelerator"
 
     def refusal(self, target: Target, speculation: Speculation | None) -> str | None:
         """A draft model that it would take for a head; noise in a router without our plugin, or a router."""
@@ -141,6 +144,10 @@ class Vllm:
     def counters(self, text: str) -> Counters:
         """From Prometheus text."""
         return telemetry.read(text)
+
+    def shown(self, text: str, model: str) -> Counters | None:
+        """Of any release, by the names that only vLLM's metrics have."""
+        return telemetry.shown(text, model)
 
     def pulse(self, text: str) -> Pulse:
         """Its lines of the same text."""

@@ -97,6 +97,9 @@ class NxdInference(Vllm):
         """As vLLM's; this release counts no hits of a prefix cache, and its graph shows no drafts."""
         return telemetry.read(text, uncounted=("prefix_cache_hits",))
 
+    def shown(self, text: str, model: str) -> None:
+        """Nothing: its page is a vLLM's, and none of its lines tells what it computes on."""
+
     def checks(self) -> Iterator[Check]:
         """Only where it is installed: elsewhere nothing is missing."""
         with suppress(EngineError):

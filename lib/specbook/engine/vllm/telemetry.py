@@ -1,9 +1,11 @@
 """What a vLLM server shows of itself: its counters in `/metrics`, and its log."""
 
+import math
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -25,6 +27,12 @@ SPEC_DECODE = {
     "num_accepted_tokens": "vllm:spec_decode_num_accepted_tokens_total",
 }
 PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+OLDER = {"vllm:prefix_cache_hits": "vllm:gpu_prefix_cache_hits"}
+"""Name to the one before it (vLLM's pull request 18354)."""
+OWN = re.compile(r"^(?:ray_)?vllm[:_]")
+"""How only vLLM's metrics begin; Ray Serve puts a word before it, and exporters may change the colon."""
+PROCESS = "process_start_time_seconds"
+DECLARED = re.compile(r"^# TYPE (\S+) counter", re.MULTILINE)
 
 
 def read(text: str, uncounted: Collection[str] = ()) -> Counters:
@@ -50,6 +58,73 @@ def read(text: str, uncounted: Collection[str] = ()) -> Counters:
     drafted = {field: totals[name] for field, name in SPEC_DECODE.items()}
     per_pos = tuple(positions[i] for i in range(len(positions)))
     return Counters(server, SpecDecodeCounters(**drafted, num_accepted_tokens_per_pos=per_pos))
+
+
+class _Sample(NamedTuple):
+    name: str
+    """As vLLM's own page has it, `_total` left out."""
+    labels: dict[str, str]
+    value: float
+
+
+def shown(text: str, model: str) -> Counters | None:
+    """What the page of a vLLM that others started tells of `model`, whatever its release; None if it is none.
+
+    Older names count for today's. Counters that say nothing of speculation and are not there are 0.
+    """
+    samples = [*_samples(text)]
+    processes = tuple(sorted(sample.value for sample in samples if sample.name == PROCESS))
+    own = [sample for sample in samples if OWN.match(sample.name)]
+    if not own:
+        return None
+    models = {sample.labels["model_name"] for sample in own if "model_name" in sample.labels}
+    lacks = None
+    if model in models:
+        own = [sample for sample in own if sample.labels.get("model_name", model) == model]
+    elif len(models) > 1:
+        lacks = f"model {model!r}: they are of {', '.join(sorted(models))}"
+    totals, positions = dict.fromkeys(map(_plain, DECLARED.findall(text)), 0.0), Counter[int]()
+    for name, labels, value in own:
+        totals[name] = totals.get(name, 0.0) + value
+        if name == _plain(PER_POSITION) and labels.get("position", "").isdigit():
+            positions[int(labels["position"])] += int(value)
+    counted = {field: _total(totals, name) for field, name in SERVER.items()}
+    needed = [SERVER["generation_tokens"], SERVER["requests_finished"]]
+    drafting = [*SPEC_DECODE.values(), PER_POSITION]
+    drafts = any(_plain(name) in totals for name in drafting)
+    missing = [name for name in needed + drafting * drafts if _total(totals, name) is None]
+    if missing:
+        lacks = lacks or f"{missing[0]}, which a newer release of vLLM shows"
+    server = ServerCounters(**{field: value or 0 for field, value in counted.items()})
+    if lacks or not drafts:
+        return Counters(server, None, lacks, processes)
+    drafted = {field: totals[_plain(name)] for field, name in SPEC_DECODE.items()}
+    per_pos = tuple(positions[i] for i in range(max(positions, default=-1) + 1))
+    spec_decode = SpecDecodeCounters(**drafted, num_accepted_tokens_per_pos=per_pos)
+    return Counters(server, spec_decode, None, processes)
+
+
+def _samples(text: str) -> Iterator[_Sample]:
+    """vLLM's samples and its process's start; other lines are not looked at, whatever page they are of."""
+    for line in text.splitlines():
+        if not (OWN.match(line) or line.startswith(PROCESS)):
+            continue
+        try:
+            families = [*text_string_to_metric_families(line.partition(" # ")[0] + "\n")]  # no exemplar
+        except ValueError:
+            continue
+        for sample in (sample for family in families for sample in family.samples):
+            if math.isfinite(sample.value):
+                yield _Sample(_plain(sample.name), sample.labels, sample.value)
+
+
+def _plain(name: str) -> str:
+    return OWN.sub("vllm:", name).removesuffix("_total")
+
+
+def _total(totals: dict[str, float], name: str) -> float | None:
+    plain = _plain(name)
+    return totals.get(plain, totals.get(OLDER.get(plain, "")))
 
 
 def pulse(text: str) -> Pulse:
