@@ -71,49 +71,6 @@ def scaling(table: pd.DataFrame) -> str:
     )
 
 
-def clocks(table: pd.DataFrame) -> str:
-    """Sentence on the median latencies at the smallest and the largest batch.
-
-    Made from `latency.table` by concurrency and execution.
-    """
-    table = table[(table["q"] == 0.5) & (table["execution"] == table["execution"].iloc[0])]
-    first, last = table["concurrency"].min(), table["concurrency"].max()
-    names = {"ttft_s": "TTFT", "tpot_s": "TPOT", "itl_s": "ITL", "e2e_s": "E2E"}
-    wide = table.pivot(index="metric", columns="concurrency", values="value").reindex(names).dropna()
-    mode = table["execution"].iloc[0]
-    if first == last:
-        each = (f"{names[metric]} {milliseconds(row[first])}" for metric, row in wide.iterrows())
-        return f"The medians at batch {first:g} ({mode}): {listed(each)}."
-    each = (
-        f"{names[metric]} from {milliseconds(row[first])} to {milliseconds(row[last])}"
-        for metric, row in wide.iterrows()
-    )
-    return f"From batch {first:g} to batch {last:g} the medians go ({mode}): {listed(each)}."
-
-
-def steps(table: pd.DataFrame) -> str:
-    """Sentences on the step at each batch, and how much of it is overhead, from `steps.decode_steps`."""
-    sentences = []
-    for mode, cell in table.groupby("execution", sort=False):
-        cell = cell.sort_values("concurrency")
-        each = (
-            f"{milliseconds(row.step_s)} at batch {row.concurrency}{_overhead(row.overhead_s, row.step_s)}"
-            for row in cell.itertuples()
-        )
-        sentences.append(f"A step takes {listed(each)} ({mode}).")
-        first, last = cell.iloc[0], cell.iloc[-1]
-        if len(cell) > 1:
-            sentences.append(
-                f"{last['concurrency'] / first['concurrency']:.3g} times the sequences make it "
-                f"{last['step_s'] / first['step_s']:.2f} times as long."
-            )
-    return " ".join(sentences)
-
-
-def _overhead(overhead_s: float | None, step_s: float) -> str:
-    return f" ({percent(overhead_s / step_s)} overhead)" if pd.notna(overhead_s) else " (not split)"
-
-
 def queueing(table: pd.DataFrame) -> str:
     """Sentences on where less is served than arrives, and where there is a queue.
 

@@ -1,6 +1,6 @@
 """What the figures of a server with speculation show, in words."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -8,11 +8,10 @@ import pandas as pd
 
 from specbook.analysis import replication
 from specbook.analysis import tail as tails
-from specbook.analysis.answers import length_distances
 from specbook.analysis.intervals import compare
 from specbook.analysis.prediction import errors
 from specbook.records.run import RunRecord
-from specbook.report.text import change, count, ends, listed, of, percent
+from specbook.report.text import change, count, listed, percent
 from specbook.stats.percentiles import enough_for
 
 CHANGES = {
@@ -66,45 +65,6 @@ def _first_and_last(method: str, table: pd.DataFrame, first: str, last: str) -> 
     return f"The speed-up of {method} at {last}, held against that at {first}, is {changes}."
 
 
-def positions(table: pd.DataFrame) -> str:
-    """Sentence on conditional acceptance at both ends of a draft.
-
-    Made from `acceptance.by_domain` at one K and load.
-    """
-    if table.empty:
-        return "Nothing was drafted, so no position was accepted or refused."
-    k = int(table["num_speculative_tokens"].iloc[0])
-    if k == 1:
-        return "With K = 1 there is one position, and nothing to see of depth."
-    each = [
-        f"{row.domain} {row.conditional[0]:.2f} and {row.conditional[-1]:.2f}"
-        for row in table.itertuples() if np.isfinite(row.conditional[[0, -1]]).all()
-    ]  # fmt: skip
-    if not each:
-        return f"No guess was ever accepted as far as position {k}."
-    return f"Conditional acceptance at the first position and at position {k}: {listed(each)}."
-
-
-def prices(lengths: pd.DataFrame, costs: pd.DataFrame) -> str:
-    """List of a step's price and yield at the largest K.
-
-    Made from `acceptance.by_domain` and `prediction.step_costs`.
-    """
-    if costs.empty or lengths.empty:
-        return "No step with speculation can be held against one without, so its price here is not known."
-    both = lengths.merge(costs, on=["load", "domain", "method", "num_speculative_tokens"])
-    deepest = both[both["num_speculative_tokens"] == both["num_speculative_tokens"].max()]
-    lines = []
-    for (load, method), cell in deepest.groupby(["load", "method"], sort=False):
-        pays = int((cell["length"] > cell["cost"]).sum())
-        lines.append(
-            f"- **{load}**: a step of {method} K={cell['num_speculative_tokens'].iloc[0]} costs "
-            f"{ends(list(cell['cost']))} steps of the baseline and yields {ends(list(cell['length']))} "
-            f"tokens: more than it costs in {of(pays, len(cell), 'domain')}."
-        )
-    return "\n".join(lines)
-
-
 def prediction(measured: pd.DataFrame, predicted: pd.DataFrame) -> str:
     """Sentences on how far `prediction.speedups` lies from the measured `speedup.speedups`."""
     table = errors(measured, predicted)
@@ -143,15 +103,3 @@ def _changes(median: Any, p99: Any) -> str:
         return f"{change(median.estimate)} at the median, {change(p99.estimate)} at p99"
     why = "late first chunks decide it" if enough_for(p99.q, p99.n) else "too few prompts"
     return f"{change(median.estimate)} at the median, p99 not told ({why})"
-
-
-def lengths(requests: pd.DataFrame, arms: Sequence[str]) -> str:
-    """Sentence on the mean answer length in two arms, and how far their distribution curves lie apart.
-
-    Made from `summaries.pooled_requests`.
-    """
-    each = [
-        f"{row.domain} {row.first:.1f} and {row.second:.1f} tokens ({percent(row.distance, 1)} apart)"
-        for row in length_distances(requests, arms).itertuples()
-    ]
-    return f"The mean answer of {listed(arms)}: {'; '.join(each)}." if each else ""
