@@ -1,14 +1,12 @@
 """Acceptance from raw counters: definitions, averages, counters that cannot be true."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from factories import counters, eagle3, failed_run, point, rows, write_run
 from specbook.analysis import acceptance
 from specbook.errors import RecordError
 from specbook.records.run import SpecDecodeCounters
-from specbook.report.text import drift_text as remarks
 
 NOTHING = SpecDecodeCounters(
     num_drafts=0, num_draft_tokens=0, num_accepted_tokens=0, num_accepted_tokens_per_pos=(0, 0)
@@ -106,19 +104,6 @@ def test_by_domain_pools_restarts_that_drafted(monkeypatch, tmp_path):
     told = runs[0].provenance.model_copy(update={"draft_trained_depth": 2})
     again = acceptance.by_domain([runs[0].model_copy(update={"provenance": told}), *runs[1:]])
     assert again["trained_depth"].fillna(0).tolist() == [2, 0]
-
-
-def test_short_and_long_answers_count_alike_in_the_average(monkeypatch, tmp_path):
-    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
-    two = rows(2).assign(itl_s=[[0.1] * 2, [0.1] * 10])  # eleven tokens each: five a step, and one
-    run = write_run(point(eagle3(3), num_requests=2), 100.0, spec_decode=counters(), requests=two)
-    table = acceptance.averages(acceptance.by_domain([run]), acceptance.by_request([run]))
-    assert table["length"].tolist() == pytest.approx([2.6])
-    assert (table["macro"].tolist(), table["answers"].tolist()) == ([3.0], [2])
-    shown = remarks.averages(pd.concat([table, table.assign(domain="chat", length=4.6)]))
-    assert shown["length, macro"].tolist() == ["3.00", "3.00", "3.60"]
-    assert shown["length, micro"].tolist() == ["2.60", "4.60", "2.60"]
-    assert shown["macro over"].tolist() == ["2 answers", "2 answers", "2 domains"]
 
 
 def test_a_handful_of_drafts_gives_no_acceptance_rate(monkeypatch, tmp_path):

@@ -14,11 +14,7 @@ from specbook.report.text import drift_text as remarks
 from specbook.stats.estimate import Estimate
 
 CHAPTER = "04_domain_drift"
-FULL = (
-    "on sql, which nobody trained for", "on the mixed stream",
-    "tokens a step on the target it was trained for",
-    "In all of 2 roll-outs fired: ",
-)  # fmt: skip
+FULL = ("sql", "head retrained, tokens a step", "roll-outs")
 """What only the full plan asks."""
 
 
@@ -44,7 +40,7 @@ def test_the_chapter_says_what_its_records_hold(group):
     for monitor in ("mean of 30", "EWMA 0.1", "CUSUM 0.5", "Shiryaev-Roberts 1"):
         assert monitor in said
     assert "replayed" in said
-    for words in ("trained on, together", "5 domains", "the speed-up of structured prompts is"):
+    for words in ("micro", "macro", "the speed-up of structured prompts is"):
         assert words in said
     assert ("slow" in said) == (group == "full")
     assert [words for words in FULL if (words in said) != (group == "full")] == []
@@ -74,7 +70,6 @@ def test_the_answer_is_the_monitor_with_fewest_false_alarms():
 def test_drifts_that_no_monitor_finds_in_time_are_said_to():
     found = drift.Recordings.of([(False, drifting.quiet(3)), (False, drifting.abrupt(2))])
     none = drift.compare(found, replays=2, days=0.01).iloc[:0]
-    assert remarks.best(none) == remarks.UNSEEN
     said = remarks.answer(none, drifting.fallen_back(repeats=1))
     assert f"**Answer.** {remarks.UNSEEN} Over 1 episode with fallback, 600 requests" in said
 

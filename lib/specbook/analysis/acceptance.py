@@ -179,13 +179,6 @@ def by_request(runs: Iterable[RunRecord]) -> pd.DataFrame:
     return rows.dropna(subset="length")[list(BY_REQUEST)].reset_index(drop=True)
 
 
-def averages(table: pd.DataFrame, each: pd.DataFrame) -> pd.DataFrame:
-    """Rows of `by_domain`, with `macro` beside `length`: the mean over the `answers` of `by_request`."""
-    keys = ["load", "domain", "arm"]
-    over_answers = each.groupby(keys, sort=False)["length"].agg(macro="mean", answers="size").reset_index()
-    return table.merge(over_answers, on=keys)
-
-
 def _counted(record: RunRecord) -> SpecDecodeCounters | None:
     return record.measurement.spec_decode if record.measurement else None
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pandas as pd
 
-from specbook.analysis import acceptance, drift, traffic
-from specbook.analysis.versions import BEFORE, BEHIND, RETRAINED, VERSIONS
+from specbook.analysis import drift
+from specbook.analysis.versions import VERSIONS
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.experiment_results import FallbackArms
-from specbook.report.text import count, listed
+from specbook.report.text import count
 
 UNSEEN = (
     "No monitor finds these drifts in time at the threshold that the other drifts of their kind set, without "
@@ -17,57 +17,6 @@ UNSEEN = (
 )
 NO_VERSION = "**A draft one version behind: not measured yet.**"
 NO_ROLLOUT = "**The roll-out in the counters: not measured yet.**"
-COUNTERS = ("num_drafts", "num_draft_tokens", "num_accepted_tokens")
-
-
-def averages(table: pd.DataFrame) -> pd.DataFrame:
-    """Table of the acceptance length over drafts (micro) and over answers (macro).
-
-    Made from `acceptance.averages` at one load. Below each arm's trained domains, these together: over all
-    their drafts, and each domain counted once.
-    """
-    rows = []
-    for arm, cell in table.groupby("arm", sort=False):
-        each = [(one.domain, one.rate, one.length, one.macro, count(one.answers, "answer"))
-                for one in cell.itertuples()]  # fmt: skip
-        some = cell[cell["domain"].isin(traffic.TRAINED)]
-        if len(some) > 1:
-            drafts, drafted, accepted = (some[name].sum() for name in COUNTERS)
-            macro, domains = acceptance.macro(list(some["length"])), count(len(some), "domain")
-            each.append(("trained on, together", accepted / drafted, 1 + accepted / drafts, macro, domains))
-        rows += [
-            {"arm": arm, "domain": domain, "rate, micro": f"{rate:.3f}", "length, micro": f"{micro:.2f}",
-             "length, macro": f"{macro:.2f}", "macro over": over}
-            for domain, rate, micro, macro, over in each
-        ]  # fmt: skip
-    return pd.DataFrame(rows).set_index(["arm", "domain"])
-
-
-def domains(table: pd.DataFrame) -> str:
-    """List of each arm's longest and shortest acceptance length, and of those on the other traffic.
-
-    Made from `acceptance.by_domain` at one load.
-    """
-    if table.empty:
-        return "Nothing was drafted in these records."
-    return "\n".join(_domains(str(arm), cell) for arm, cell in table.groupby("arm", sort=False))
-
-
-def _domains(arm: str, cell: pd.DataFrame) -> str:
-    length = cell.set_index("domain")["length"]
-    known = length[length.index.isin(traffic.TRAINED)]
-    parts = []
-    if len(known) > 1:
-        parts.append(
-            f"{known.max():.2f} tokens a step on {known.idxmax()} and {known.min():.2f} on {known.idxmin()}, "
-            "the ends of what it was trained for"
-        )
-    if traffic.UNSEEN in length:
-        parts.append(f"{length[traffic.UNSEEN]:.2f} on {traffic.UNSEEN}, which nobody trained for")
-    if traffic.MIXED in length:
-        parts.append(f"{length[traffic.MIXED]:.2f} on the mixed stream")
-    alone = f"{length.iloc[0]:.2f} tokens a step on {length.index[0]} alone"
-    return f"- **{arm}**: {'; '.join(parts) or alone}."
 
 
 def compared(table: pd.DataFrame) -> pd.DataFrame:
@@ -86,33 +35,10 @@ def compared(table: pd.DataFrame) -> pd.DataFrame:
     ).set_index(["drift", "within, s", "monitor"])  # fmt: skip
 
 
-def best(table: pd.DataFrame) -> str:
-    """List of the monitors with the fewest false alarms in each kind of drift, and the quickest's delay.
-
-    Made from `drift.compare`.
-    """
-    if table.empty:
-        return UNSEEN
-    lines = [_best(str(kind), cell) for kind, cell in table.groupby("drift", sort=False)]
-    recorded = table["estimate"].iloc[0].counted
-    return "\n".join([f"Fewest false alarms, by {recorded} of recordings without drift:\n", *lines])
-
-
 def _calmest(cell: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series]:
     """(those with the fewest false alarms, the quickest of them)."""
     tied = cell[cell["false_alarms"] == cell["false_alarms"].min()]
     return tied, tied.loc[tied["delay_s"].idxmin()]
-
-
-def _best(kind: str, cell: pd.DataFrame) -> str:
-    tied, first = _calmest(cell)
-    monitors = list(dict.fromkeys(tied["monitor"]))
-    quickest = f", of which {first['monitor']} is the quickest" if len(monitors) > 1 else ""
-    return (
-        f"- **{kind} drift**, {first['estimate'].span(digits=1)} a day: {listed(monitors)}{quickest}, with a "
-        f"median delay of {first['delay_s']:.1f} s or {first['delay_drafts']:.0f} drafts over "
-        f"{count(int(first['episodes']), 'episode')}."
-    )
 
 
 def served(table: pd.DataFrame) -> pd.DataFrame:
@@ -210,33 +136,6 @@ def _of(table: pd.DataFrame, version: str) -> pd.DataFrame:
     return table[table["version"] == version].set_index(["load", "domain"])
 
 
-def version_costs(table: pd.DataFrame) -> str:
-    """List of what the new version cost at each load, and what retraining brought back.
-
-    Made from `versions.lengths`.
-    """
-    if table.empty:
-        return NO_VERSION
-    return "\n".join(_version_cost(str(load), cell) for load, cell in table.groupby("load", sort=False))
-
-
-def _version_cost(load: str, cell: pd.DataFrame) -> str:
-    wide = cell.pivot(index="domain", columns="version", values="length")
-    mean, fall = wide.mean(), wide[BEFORE] - wide[BEHIND]
-    worst = fall.idxmax()
-    lost = (
-        f"It lost most on {worst} ({wide[BEFORE][worst]:.2f} to {wide[BEHIND][worst]:.2f}, and "
-        f"{wide[RETRAINED][worst]:.2f} once retrained)"
-        if fall[worst] > 0
-        else "It lost on none of them"
-    )
-    return (
-        f"- **{load}**, {count(len(wide), 'domain')} (macro): {mean[BEFORE]:.2f} tokens a step on the "
-        f"target it was trained for, {mean[BEHIND]:.2f} on the next version, and {mean[RETRAINED]:.2f} with "
-        f"the head retrained. {lost}."
-    )
-
-
 def rollout_monitors(table: pd.DataFrame) -> pd.DataFrame:
     """Table of `drift.rollouts`, as a page shows it."""
     none = table["fired"] == 0
@@ -248,20 +147,3 @@ def rollout_monitors(table: pd.DataFrame) -> pd.DataFrame:
             "delay, drafts": table["delay_drafts"].map("{:.0f}".format).mask(none, "–"),
         }
     ).set_index("monitor")  # fmt: skip
-
-
-def rollout(table: pd.DataFrame) -> str:
-    """Sentences on which monitors saw the new version in the counters, from `drift.rollouts`."""
-    if table.empty:
-        return NO_ROLLOUT
-    saw = table[table["fired"] == table["rollouts"]]
-    of = count(int(table["rollouts"].iloc[0]), "roll-out")
-    if saw.empty:
-        most = table.loc[table["fired"].idxmax()]
-        some = f"{most['monitor']} in {most['fired']} of them" if most["fired"] else "none in any"
-        return f"No monitor fired in all of {of}: {some}. Set as they are, they do not see this version."
-    first = saw.loc[saw["delay_s"].idxmin()]
-    return (
-        f"In all of {of} fired: {listed(saw['monitor'])}. The quickest, {first['monitor']}, did so after "
-        f"{first['delay_s']:.1f} s or {first['delay_drafts']:.0f} drafts at the median."
-    )
