@@ -57,6 +57,17 @@ def test_the_start_page_leads_to_the_index(html):
     assert "book/index.html" in (html / "index.html").read_text()
 
 
+def test_the_book_is_light(html):
+    assert sum(file.stat().st_size for file in html.rglob("*")) < 15e6
+
+
+def test_each_chapter_offers_its_notebook_and_plan(root, html):
+    for name in executed(root):
+        links = read(html / "book" / "executed" / f"{name}.html").targets
+        offered = {Path(link).name for link in links if "/_downloads/" in link}
+        assert {f"{name}.ipynb", f"{name}.yaml"} <= offered
+
+
 def test_internal_links_and_images_resolve(html):
     for page in pages(html):
         for link in (found := read(page)).targets + found.loaded:

@@ -169,11 +169,14 @@ def book(
         str | None,
         typer.Option(help="`hardware` measures first, `records` reads; default: as the group needs."),
     ] = None,
+    print_pdf: Annotated[bool, typer.Option("--pdf", help="Print the book as one PDF, too.")] = False,
 ) -> None:
     """Measure the quick plan on this machine if it has not been, run the notebooks, build the HTML."""
     from specbook import config
     from specbook.bench import campaign
-    from specbook.report import render
+    from specbook.cli.doctor import BROWSERS
+    from specbook.engine.base import which
+    from specbook.report import pdf, render
     from specbook.suggestions import near
 
     with one_clear_message(RESUMABLE):
@@ -187,6 +190,9 @@ def book(
             campaign.measure([config.load(name, hardware, group) for name in own])
         index = render.build(names, hardware, group, report=out.print)
         out.print(f"the book: {index}", soft_wrap=True)
+        if print_pdf:
+            out.print("printing the PDF")
+            out.print(f"the PDF: {pdf.write(which(*BROWSERS))}", soft_wrap=True)
 
 
 @app.command()

@@ -54,6 +54,14 @@ def stamp(notebook: NotebookNode, hardware: str, group: str) -> None:
     notebook.metadata[STAMP] = {"hardware": hardware, "group": group}
 
 
+def name_sources(notebook: NotebookNode, chapter: str, plan: Path) -> None:
+    """Add what a chapter is made of: its notebook and its plan, for download, and where records are."""
+    files = paths.notebooks_dir() / f"{chapter}.ipynb", plan
+    links = [f"{{download}}`{name} </{name}>`" for name in (file.relative_to(paths.root()) for file in files)]
+    text = f"**This page** is {links[0]}, run with {links[1]} on records in `results/`."
+    notebook.cells.append(nbformat.v4.new_markdown_cell(text, id="sources"))
+
+
 def put(folder: Path, name: str, text: str) -> Path:
     """Write what a page of prose includes into `folder`; returns the file."""
     folder.mkdir(parents=True, exist_ok=True)

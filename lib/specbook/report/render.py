@@ -15,7 +15,7 @@ import nbformat
 import yaml
 
 from specbook import config, paths, records, suggestions
-from specbook.config import Plan, Source
+from specbook.config import Plan, Source, plan_files
 from specbook.errors import ConfigError, SpecbookError
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
@@ -32,6 +32,8 @@ NO_CARD = "The card of the pocket models is written when they are trained: `mode
 SHIPPED = ("02_eagle3", "cpu", "full")
 """The plan whose records come with the project."""
 STRICT = ("--all", "-W", "-n", "--keep-going")
+NEEDLESS = ("**/*.map", "**/*.ttf", "locales")
+"""What the theme ships and no page loads: maps for its own debugging, fonts of old browsers, translations."""
 WARNING = re.compile(r"WARNING|ERROR|CRITICAL|^\S*(Error|Exception): ", re.MULTILINE)
 QUIET = ["--IPKernelApp.log_level=CRITICAL"]
 """Kernels warn at every start that loopback is not encrypted; what fails in a cell is raised all the same."""
@@ -81,6 +83,7 @@ def execute(
         _run(notebook, draft, _changed(notebook, given))
         clean = executed_pages.clean(nbformat.read(draft, as_version=4))
     executed_pages.stamp(clean, hardware, book or group)
+    executed_pages.name_sources(clean, chapter, plan_files.file(chapter, hardware))
     nbformat.validate(clean)
     nbformat.write(clean, target)
     return target
@@ -183,26 +186,33 @@ def html(out_folder: Path | None = None) -> Path:
         ConfigError: if a chapter was not executed yet, or pages of several plans lie there.
         SpecbookError: if jupyter-book fails, or warns of anything; the message holds its lines.
     """
+    built = jupyter_book("html", out_folder)
+    for needless in (one for pattern in NEEDLESS for one in (built / "_static").glob(pattern)):
+        shutil.rmtree(needless) if needless.is_dir() else needless.unlink()
+    return built / "index.html"
+
+
+def jupyter_book(builder: str, out_folder: Path | None = None) -> Path:
+    """Run one of jupyter-book's builders over all pages; returns the folder with its `index.html`.
+
+    Raises: as `html`.
+    """
     executed_pages.check(executed_dir(), chapters())
     out = out_folder or paths.root()
-    shutil.rmtree(out / "_build" / "html", ignore_errors=True)
-    done = _jupyter_book("build", str(paths.root()), "--path-output", str(out), *STRICT)
-    index = out / "_build" / "html" / "index.html"
-    if done.returncode != 0 or not index.is_file():
-        raise SpecbookError(f"the book did not build:\n{_complaints(done.stdout + done.stderr)}")
-    return index
-
-
-def _jupyter_book(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", *arguments]
-    return subprocess.run(
-        command,
+    built = out / "_build" / builder
+    shutil.rmtree(built, ignore_errors=True)
+    asked = ["build", str(paths.root()), "--path-output", str(out), "--builder", builder, *STRICT]
+    done = subprocess.run(
+        [sys.executable, "-c", "from jupyter_book.cli.main import main; main()", *asked],
         cwd=paths.root(),
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, "NO_COLOR": "1"},
     )
+    if done.returncode != 0 or not (built / "index.html").is_file():
+        raise SpecbookError(f"the book did not build:\n{_complaints(done.stdout + done.stderr)}")
+    return built
 
 
 def _complaints(text: str) -> str:
