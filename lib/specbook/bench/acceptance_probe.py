@@ -63,11 +63,11 @@ def probe(
     for prompt in prompts:
         if clock() >= until:
             return
-        found = _ask(server, prompt, max_tokens, clock)
-        refused = refused + 1 if found.refused else 0
+        probed = _ask(server, prompt, max_tokens, clock)
+        refused = refused + 1 if probed.refused else 0
         if refused == MOST_REFUSED:
-            raise EngineError(f"{refused} prompts on end were refused, the last with: {found.refused}")
-        yield found
+            raise EngineError(f"{refused} prompts on end were refused, the last with: {probed.refused}")
+        yield probed
 
 
 def _ask(server: Asked, prompt: Prompt, max_tokens: int, clock: Callable[[], float]) -> Probed:

@@ -159,8 +159,8 @@ async def _read(response: aiohttp.ClientResponse, answer: _Answer, began: float)
     reader = StreamReader()
     try:
         async for data in response.content.iter_any():
-            said = [piece for piece in reader.feed(data) if piece.has_token]
-            if said and answer.ttft is None:
+            pieces = [piece for piece in reader.feed(data) if piece.has_token]
+            if pieces and answer.ttft is None:
                 answer.ttft = time.perf_counter() - began
     finally:
         reader.end()

@@ -74,7 +74,7 @@ def doctor() -> None:
         table.add_column(column, overflow="fold")
     for check in checks:
         mark = {True: "[green]ok[/]", False: "[red]missing[/]", None: "[yellow]optional[/]"}[check.ok]
-        table.add_row(mark, *map(Text, (check.name, check.found, check.fix)))
+        table.add_row(mark, *map(Text, (check.name, check.value, check.fix)))
     out.print(table)
     if checkup.failed(checks):
         raise typer.Exit(1)

@@ -178,37 +178,37 @@ def _without_surrogates(row: Any) -> Any:
 
 def _parse(where: str, row: Any, plain: Any) -> Prompt:
     try:
-        said = _Line.model_validate(plain)
+        line = _Line.model_validate(plain)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"])) or "the line"
         raise ConfigError(f"{where}: {name}: {first['msg']}, got {first['input']!r:.60}. {FORM}") from error
-    if said.prompt is None and said.messages is None:
+    if line.prompt is None and line.messages is None:
         raise ConfigError(f"{where}: prompt and messages are both missing. {FORM}")
-    if said.tools or said.functions:
+    if line.tools or line.functions:
         raise LeftOutError("it has `tools`, which are not sent: put them into a system message")
     if mute := next(
-        (one.role for one in said.messages or () if one.content is None and not one.tool_calls), None
+        (one.role for one in line.messages or () if one.content is None and not one.tool_calls), None
     ):
         raise ConfigError(
             f"{where}: a message of {mute!r} has no content and no tool_calls: write one. {FORM}"
         )
-    turns = _asked(said)
+    turns = _asked(line)
     if not turns or not (turns[-1].content or "").strip():
         raise ConfigError(f"{where}: the prompt is empty: write one, or remove the line")
-    domain = said.domain or said.category
-    name = digest([domain, *(turn.sent() for turn in turns)], 12) if said.id is None else str(said.id)
+    domain = line.domain or line.category
+    name = digest([domain, *(turn.sent() for turn in turns)], 12) if line.id is None else str(line.id)
     alone = len(turns) == 1 and turns[0].role == "user"
     return Prompt(
         id=name, prompt=turns[-1].content or "", domain=domain, messages=None if alone else turns, row=row
     )
 
 
-def _asked(said: _Line) -> tuple[Message, ...]:
-    """The turns up to the answer that is asked for; answers that end a conversation are what others said."""
-    if said.prompt is not None:
-        return (Message(role="user", content=said.prompt),)
-    turns = said.messages or ()
+def _asked(line: _Line) -> tuple[Message, ...]:
+    """The turns up to the answer that is asked for; answers that end a conversation are of others."""
+    if line.prompt is not None:
+        return (Message(role="user", content=line.prompt),)
+    turns = line.messages or ()
     while turns and turns[-1].role == "assistant":
         turns = turns[:-1]
     return turns
@@ -222,12 +222,12 @@ def of(traffic: Traffic) -> list[Prompt]:
     Raises:
         ConfigError: see `load`; or if no line is of this domain.
     """
-    found = load(traffic.file())
+    prompts = load(traffic.file())
     if traffic.prompts is None or traffic.domain == named_after(traffic.file()):
-        return found
-    mine = [prompt for prompt in found if prompt.domain in (None, traffic.domain)]
+        return prompts
+    mine = [prompt for prompt in prompts if prompt.domain in (None, traffic.domain)]
     if not mine:
-        known = sorted({str(prompt.domain) for prompt in found})
+        known = sorted({str(prompt.domain) for prompt in prompts})
         raise ConfigError(
             f"prompts {traffic.file()} has no domain {traffic.domain!r}{near(traffic.domain, known)}"
         )
@@ -240,10 +240,10 @@ def domains(path: Path) -> tuple[str, ...]:
     Raises:
         ConfigError: see `load`; or if only some lines name one.
     """
-    found = load(path)
-    named = [prompt.domain for prompt in found if prompt.domain is not None]
-    if named and len(named) < len(found):
-        lacking = next(prompt for prompt in found if prompt.domain is None)
+    prompts = load(path)
+    named = [prompt.domain for prompt in prompts if prompt.domain is not None]
+    if named and len(named) < len(prompts):
+        lacking = next(prompt for prompt in prompts if prompt.domain is None)
         raise ConfigError(
             f"prompts {path}: {lacking.prompt[:40]!r} has no domain, and others have: give every line one, "
             "or none"

@@ -101,25 +101,25 @@ class Check(BaseModel):
     """What was looked for."""
     ok: bool | None
     """True: all is well. False: missing or wrong, and needed. None: missing, and optional."""
-    found: str
+    value: str
     """Its version or place, or what is there instead."""
     fix: str
     """What fixes it, as a command where there is one; empty when all is well."""
 
     @classmethod
-    def of(cls, name: str, ok: bool | None, found: str, fix: str) -> Self:
+    def of(cls, name: str, ok: bool | None, value: str, fix: str) -> Self:
         """A check that names its fix only when it is needed."""
-        return cls(name=name, ok=ok, found=found, fix="" if ok else fix)
+        return cls(name=name, ok=ok, value=value, fix="" if ok else fix)
 
     @classmethod
-    def needed(cls, name: str, found: object, fix: str) -> Self:
-        """Something without which nothing works; `found` is None where it is missing."""
-        return cls.of(name, found is not None, str(found or "none"), fix)
+    def needed(cls, name: str, value: object, fix: str) -> Self:
+        """Something without which nothing works; `value` is None where it is missing."""
+        return cls.of(name, value is not None, str(value or "none"), fix)
 
     @classmethod
-    def optional(cls, name: str, found: object, fix: str) -> Self:
-        """Something that helps; `found` is None where it is missing."""
-        return cls.of(name, True if found else None, str(found or "none"), fix)
+    def optional(cls, name: str, value: object, fix: str) -> Self:
+        """Something that helps; `value` is None where it is missing."""
+        return cls.of(name, True if value else None, str(value or "none"), fix)
 
 
 def which(*commands: str) -> str | None:

@@ -179,8 +179,8 @@ class Client:
 
     def _refused(self, response: httpx.Response) -> EngineError:
         if response.status_code in OF_THE_REQUEST:
-            said = connection.hidden(connection.words(response), self._api_key)
-            return RefusedError(f"the server refused: {said}")
+            words = connection.hidden(connection.words(response), self._api_key)
+            return RefusedError(f"the server refused: {words}")
         return EngineError(f"the server refused with {connection.refusal(response, self._api_key)}")
 
 

@@ -132,7 +132,7 @@ def refusal(response: httpx.Response, api_key: str | None) -> str:
 
     The response is read. The key stands nowhere in it, though a server may quote it.
     """
-    code, said = response.status_code, words(response)
+    code, message = response.status_code, words(response)
     fix = MEANING.get(code, "it cannot answer this")
     if code == 401 and api_key:
         fix = fix.replace("it wants a key", "it wants a key, and not this one")
@@ -140,20 +140,20 @@ def refusal(response: httpx.Response, api_key: str | None) -> str:
         fix = f"it redirects to {response.headers.get('location')}: give that address"
     elif seconds := response.headers.get("retry-after"):
         fix += f" (it says for {seconds} s)" if seconds.isdigit() else ""
-    return hidden(f"{code}: {fix}" + (f". It says: {said}" if said else ""), api_key)
+    return hidden(f"{code}: {fix}" + (f". It says: {message}" if message else ""), api_key)
 
 
 def words(response: httpx.Response) -> str:
     """The message of an error's body, on one line and not too long."""
     text = response.text
     try:
-        said: Any = json.loads(text)
+        body: Any = json.loads(text)
     except ValueError:
-        said = re.sub(r"(?s)<(style|script)\b.*?</\1>|<[^>]*>", " ", text)
+        body = re.sub(r"(?s)<(style|script)\b.*?</\1>|<[^>]*>", " ", text)
     for key in ("error", "message", "detail"):
-        if isinstance(said, dict) and said.get(key):
-            said = said[key]
-    return " ".join((said if isinstance(said, str) else text).split())[:SAID]
+        if isinstance(body, dict) and body.get(key):
+            body = body[key]
+    return " ".join((body if isinstance(body, str) else text).split())[:SAID]
 
 
 def hidden(message: str, api_key: str | None) -> str:

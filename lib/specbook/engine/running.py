@@ -66,12 +66,12 @@ class Running:
             return None
         place = self.client.url + self._engine.counters_path
         try:
-            found = self._engine.shown(self.client.get(self._engine.counters_path), self.client.model)
+            counters = self._engine.shown(self.client.get(self._engine.counters_path), self.client.model)
         except UNREACHED as error:
             raise EngineError(f"{place} can no longer be read: {connection.failure(error)}") from error
-        if found is None:
+        if counters is None:
             raise EngineError(f"{place} is not {self._engine.title}'s now: several servers share the address")
-        return found
+        return counters
 
     def _find_models(self, bases: Mapping[str, None]) -> list[str]:
         """The models that it names at the first of these places that has a list; there its API is, too.

@@ -146,19 +146,21 @@ def _list(value: Any) -> list[Any]:
 
 def _error(event: Mapping[str, Any], name: str) -> tuple[str, str] | None:
     """Message and type of an error in an event of this name; None where there is none."""
-    said: Any = event.get("error")
-    if not said and (event.get("object") == "error" or name == "error"):
-        said = event
-    if not said and "choices" not in event:
-        said = event.get("detail")
-    if not said:
+    error: Any = event.get("error")
+    if not error and (event.get("object") == "error" or name == "error"):
+        error = event
+    if not error and "choices" not in event:
+        error = event.get("detail")
+    if not error:
         return None
-    if isinstance(said, bool | int | float):
-        said = event
-    if not isinstance(said, Mapping):
-        return str(said), "unknown"
-    message = next((said[key] for key in ("message", "detail", "type", "code") if said.get(key)), dict(said))
-    return str(message), str(said.get("type") or "unknown")
+    if isinstance(error, bool | int | float):
+        error = event
+    if not isinstance(error, Mapping):
+        return str(error), "unknown"
+    message = next(
+        (error[key] for key in ("message", "detail", "type", "code") if error.get(key)), dict(error)
+    )
+    return str(message), str(error.get("type") or "unknown")
 
 
 def _output_tokens(usage: Any) -> int | None:
@@ -166,14 +168,14 @@ def _output_tokens(usage: Any) -> int | None:
     return int(tokens) if isinstance(tokens, int | float) and not isinstance(tokens, bool) else None
 
 
-def _piece(said: Any) -> Piece:
+def _piece(delta: Any) -> Piece:
     """Of a delta, a message, or a choice of the older completions; empty where it is null."""
-    if not isinstance(said, Mapping):
+    if not isinstance(delta, Mapping):
         return Piece()
-    content = said.get("content")
-    text = _text(content, "text") or _text(said.get("text"), "text") or _text(said.get("refusal"), "text")
-    thought = said.get("reasoning_content") or said.get("reasoning")
-    calls = [*_list(said.get("tool_calls")), {"function": said.get("function_call")}]
+    content = delta.get("content")
+    text = _text(content, "text") or _text(delta.get("text"), "text") or _text(delta.get("refusal"), "text")
+    thought = delta.get("reasoning_content") or delta.get("reasoning")
+    calls = [*_list(delta.get("tool_calls")), {"function": delta.get("function_call")}]
     return Piece(text, _text(thought, "text") or _text(content, "thinking"), _calls(calls))
 
 

@@ -78,12 +78,12 @@ class Method:
     @classmethod
     def check_draft(cls, target: Checkpoint, draft: Checkpoint) -> None:
         """Raise ConfigError if this draft cannot work for this target; here: another method's head."""
-        found = heads.kind(draft)
-        if found is not None and found not in cls.heads:
-            serves = next((one for one in known() if found in one.heads), None)
+        kind = heads.kind(draft)
+        if kind is not None and kind not in cls.heads:
+            serves = next((one for one in known() if kind in one.heads), None)
             fix = f"name it {serves.name}:{draft.name}" if serves else OF_ITS_OWN
             raise ConfigError(
-                f"draft {draft.name} holds a head of {found}, and is asked to be {cls.title}: {fix}"
+                f"draft {draft.name} holds a head of {kind}, and is asked to be {cls.title}: {fix}"
             )
 
 
@@ -144,9 +144,9 @@ def detect(draft: Checkpoint) -> type[Method]:
     Raises:
         ConfigError: if its config.json fits no method.
     """
-    found = [each for each in known() if each.recognises(draft)]
-    if found:
-        return max(found, key=lambda each: len(each.__mro__))
+    matching = [each for each in known() if each.recognises(draft)]
+    if matching:
+        return max(matching, key=lambda each: len(each.__mro__))
     names = ", ".join(sorted({each.name for each in known()}))
     if head := heads.kind(draft):
         raise ConfigError(
