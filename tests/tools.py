@@ -19,6 +19,11 @@ class Tool(NamedTuple):
     """CI can have it, so there its tests are never left out."""
 
 
+OLDER_KUBECTL = "kubectl.1.27"
+BESIDE_KUBECTL = (
+    Path(shutil.which("kubectl", path=os.defpath) or "kubectl").resolve().with_name(OLDER_KUBECTL)
+)
+"""Where the Google Cloud CLI keeps older ones."""
 CLUSTER = Path(__file__).parents[1] / "build" / "cluster" / "bin"
 
 
@@ -28,6 +33,11 @@ TOOLS = {
         "sudo apt-get install chromium, or without root: .venv/bin/playwright install chromium",
     ),
     "promtool": Tool(("promtool",), "sudo apt-get install prometheus"),
+    "an older kubectl": Tool(
+        (OLDER_KUBECTL, str(BESIDE_KUBECTL)),
+        f"put the kubectl of Kubernetes 1.27 on the path as {OLDER_KUBECTL}",
+        ci=False,
+    ),
     "cluster": Tool((str(CLUSTER / "kube-controller-manager"),), "make cluster", ci=False),
 }
 LEFT_OUT = "left out, for want of "

@@ -5,6 +5,7 @@ import functools
 import importlib.util
 import re
 import shutil
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from control_plane import Kubelet, running
 
 import tools
+from specbook.deploy import kubectl
 from specbook.deploy.kubectl import Kubectl
 from specbook.deploy.manifests import render
 
@@ -35,21 +37,41 @@ def manifests(overlay: str) -> list:
 
 
 @pytest.fixture(scope="session")
-def with_component(tmp_path_factory):
-    """An overlay with one component on top: kustomize wants them below one folder."""
+def on_top(tmp_path_factory):
+    """The folder of a kustomization beside copies of the overlays: kustomize wants them below one folder."""
     top = tmp_path_factory.mktemp("kustomize")
     shutil.copytree(DEPLOY, top / "deploy")
 
+    @functools.cache
+    def write(text: str) -> Path:
+        folder = Path(tempfile.mkdtemp(prefix="top-", dir=top / "deploy" / "overlays"))
+        (folder / "kustomization.yaml").write_text(text)
+        return folder
+
+    return write
+
+
+def component_on_top(component: str, overlay: str | None = None) -> str:
+    """The kustomization of an overlay with one component."""
+    below = overlay or UNDER.get(component, "gpu")
+    return f"resources: [../{below}]\ncomponents: [../../components/{component}]\n"
+
+
+@pytest.fixture(scope="session")
+def with_component(on_top):
+    """The objects of an overlay with one component on top."""
+
     def build(component: str, overlay: str | None = None) -> list:
-        folder = top / "deploy" / "overlays" / f"with-{component}"
-        folder.mkdir(exist_ok=True)
-        (folder / "kustomization.yaml").write_text(
-            f"resources: [../{overlay or UNDER.get(component, 'gpu')}]\n"
-            f"components: [../../components/{component}]\n"
-        )
-        return copy.deepcopy(rendered(folder))
+        return copy.deepcopy(rendered(on_top(component_on_top(component, overlay))))
 
     return build
+
+
+@pytest.fixture
+def oldest_kubectl(monkeypatch):
+    """Renders by the kubectl of the oldest Kubernetes whose answers were compared."""
+    found = tools.need("an older kubectl")
+    monkeypatch.setattr(kubectl, "program", lambda: found)
 
 
 @pytest.fixture(scope="session")

@@ -164,6 +164,10 @@ CONTROLS = {
         lambda d: find(d, "ConfigMap")[0]["data"].update(DRAFT_FOR="0" * 40),
         "the head was trained for 0000",
     ),
+    "labels of other models": (
+        lambda d: find(d, "ConfigMap")[0]["data"].update(TARGET_REVISION="1" * 40, DRAFT_FOR="1" * 40),
+        "specbook/target-version is of other models",
+    ),
 }
 
 

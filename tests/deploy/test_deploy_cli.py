@@ -11,8 +11,8 @@ from deploy_fixtures import DEPLOY, manifests
 from typer.testing import CliRunner
 
 from specbook.cli.main import app
-from specbook.deploy import apply
-from specbook.deploy.kubectl import explain
+from specbook.deploy import apply, kubectl
+from specbook.deploy.kubectl import Kubectl, KubectlError, explain
 from specbook.deploy.manifests import hidden, shown
 from specbook.deploy.rollout import (
     Sample,
@@ -70,9 +70,78 @@ def test_a_broken_kustomization_is_quoted(tmp_path):
     assert "kustomize refuses" in complaint(deploy("render", tmp_path))
 
 
-def test_a_field_kubectl_does_not_know_asks_for_a_newer(tmp_path):
+@pytest.mark.parametrize("name", ["kustomization.yaml", "kustomization.yml", "Kustomization"])
+def test_every_name_of_a_kustomization_is_found(tmp_path, name):
+    (tmp_path / name).write_text("resources: [a.yaml]\n")
+    (tmp_path / "a.yaml").write_text("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n")
+    assert "name: a" in deploy("render", tmp_path).stdout
+
+
+def test_a_field_that_no_kubectl_knows_is_named(tmp_path):
     (tmp_path / "kustomization.yaml").write_text("componentz: [nowhere]\n")
-    assert "To fix: `make setup` installs kubectl" in complaint(deploy("render", tmp_path))
+    said = complaint(deploy("render", tmp_path))
+    assert 'unknown field "componentz"' in said
+    assert "oldest that was tried" not in said
+
+
+# kubectl as people have it
+
+
+@pytest.fixture
+def own_kubectl(tmp_path, monkeypatch):
+    """Puts a program of these bytes in kubectl's place."""
+
+    def put(text: str, mode: int = 0o755):
+        (tmp_path / "kubectl").write_text(text)
+        (tmp_path / "kubectl").chmod(mode)
+        monkeypatch.setattr(kubectl, "program", lambda: str(tmp_path / "kubectl"))
+
+    return put
+
+
+def of_release(minor: str, refuses: str) -> str:
+    """A kubectl 1.`minor` that says nothing but its version, and otherwise refuses."""
+    version = f'echo \'{{"clientVersion": {{"major": "1", "minor": "{minor}"}}}}\''
+    return f"#!/bin/sh\n[ $1 = version ] && {version} && exit\necho 'error: {refuses}' >&2\nexit 1\n"
+
+
+@pytest.mark.parametrize(("minor", "older"), [("20", True), ("26+", True), ("27", False), ("37+", False)])
+def test_a_kubectl_too_old_for_the_overlays_is_named(own_kubectl, minor, older):
+    own_kubectl(of_release(minor, 'json: unknown field "components"'))
+    said = complaint(deploy("render", "cpu"))
+    assert 'unknown field "components"' in said
+    assert ("1.27 is the oldest that was tried: `make setup`" in said) is older
+
+
+@pytest.mark.parametrize(("minor", "older"), [("17", True), ("37", False)])
+@pytest.mark.parametrize("unknown", ["unknown flag: --server-side", 'unknown command "diff" for "kubectl"'])
+def test_a_flag_that_kubectl_lacks_asks_for_a_newer(own_kubectl, minor, older, unknown):
+    own_kubectl(of_release(minor, unknown))
+    with pytest.raises(KubectlError) as error:
+        Kubectl().run("diff", "--server-side")
+    assert ("1.27 is the oldest that was tried" in str(error.value)) is older
+
+
+def test_a_kubectl_that_says_nothing_is_one_line(own_kubectl):
+    own_kubectl("#!/bin/sh\nexit 1\n")
+    assert "it gives no reason" in complaint(deploy("render", "cpu"))
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "why"), [("\x7fELF of another machine", 0o755, "Exec format"), ("", 0o644, "Permission")]
+)
+def test_a_kubectl_that_cannot_run_is_named(own_kubectl, text, mode, why):
+    own_kubectl(text, mode)
+    said = complaint(deploy("render", "cpu"))
+    assert f"kubectl cannot be run ({why}" in said
+    assert said.endswith("To fix: `make setup` installs kubectl beside Python")
+
+
+def test_without_kubectl_the_fix_is_said(monkeypatch):
+    monkeypatch.setattr(kubectl.Path, "is_file", lambda path: path.name != "kubectl")
+    monkeypatch.setattr(kubectl.shutil, "which", lambda name: None)
+    with pytest.raises(ConfigError, match=r"kubectl is missing\. To fix: `make setup`"):
+        kubectl.program()
 
 
 def test_check_lists_what_to_fix(unpinned):

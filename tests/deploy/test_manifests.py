@@ -6,10 +6,18 @@ import json
 import kubernetes_validate
 import pytest
 import yaml
-from deploy_fixtures import COMPONENTS, DEPLOY, OVERLAYS, ROOT, manifests, vllm_source
+from deploy_fixtures import (
+    COMPONENTS,
+    DEPLOY,
+    OVERLAYS,
+    ROOT,
+    component_on_top,
+    manifests,
+    vllm_source,
+)
 
 from specbook.config import machines, models
-from specbook.deploy.manifests import find, flag, pod_templates, quantity, server, title
+from specbook.deploy.manifests import find, flag, pod_templates, quantity, render, server, title
 from specbook.engine.base import OPEN_PATHS
 from specbook.engine.vllm.engine import Vllm
 
@@ -74,6 +82,23 @@ def test_pods_in_custom_resources_fit_the_schema_too(with_component):
 
 def test_what_a_kind_user_applies_needs_no_operator():
     assert not {document["kind"] for document in manifests("cpu")} & set(CUSTOM)
+
+
+# kubectl as people have it
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+@pytest.mark.usefixtures("oldest_kubectl")
+def test_an_older_kubectl_renders_an_overlay_alike(overlay):
+    wanted = manifests(overlay)
+    assert render(DEPLOY / "overlays" / overlay) == wanted
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_an_older_kubectl_renders_a_component_alike(component, with_component, on_top, request):
+    wanted = with_component(component)
+    request.getfixturevalue("oldest_kubectl")
+    assert render(on_top(component_on_top(component))) == wanted
 
 
 def test_every_folder_is_rendered_by_some_test():

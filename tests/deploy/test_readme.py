@@ -8,11 +8,21 @@ from typer.testing import CliRunner
 
 from specbook.cli.main import app
 from specbook.deploy import arithmetic
-from specbook.deploy.checks import bounds
-from specbook.deploy.manifests import accelerators, annotation, find, flag, server
+from specbook.deploy.checks import bounds, problems
+from specbook.deploy.manifests import (
+    accelerators,
+    annotation,
+    find,
+    flag,
+    pod_templates,
+    render,
+    server,
+    title,
+)
 
 README = (DEPLOY / "README.md").read_text()
 MARK = re.compile(r"<!-- numbers: [^>]*-->\n(.*)<!-- /numbers -->", re.DOTALL)
+LABEL = {"release": "kube-prometheus-stack"}
 HEAD = (
     "| overlay | cold start | preStop + drain + exit = grace | startup probe | deadline | scale-in window "
     "| replicas | accelerators | surge |\n|---|---|---|---|---|---|---|---|---|"
@@ -66,6 +76,52 @@ def test_every_alert_has_a_first_step():
     (rule,) = find(manifests("base"), "PrometheusRule")
     alerts = [r["alert"] for group in rule["spec"]["groups"] for r in group["rules"] if "alert" in r]
     assert [alert for alert in alerts if f"| {alert} |" not in README] == []
+
+
+# labels that a cluster wants
+
+
+def labelled(on_top, more: str = "") -> list:
+    (asked,) = re.findall(r"```yaml\n(resources: \[\.\./gpu\]\nlabels:\n.*?)```", README, re.DOTALL)
+    return render(on_top(asked + more))
+
+
+def labels(document) -> dict:
+    return document["metadata"].get("labels", {})
+
+
+def test_its_labels_reach_every_object(on_top):
+    documents = labelled(on_top)
+    assert [title(each) for each in documents if labels(each).get("release") != LABEL["release"]] == []
+    assert {"PodMonitor", "PrometheusRule", "Namespace"} <= {each["kind"] for each in documents}
+
+
+def test_its_labels_change_nothing_else(on_top):
+    documents = labelled(on_top)
+    for each in documents:
+        labels(each).pop("release")
+    assert [without_empty(each) for each in documents] == [without_empty(each) for each in manifests("gpu")]
+
+
+def without_empty(document) -> dict:
+    metadata = {name: value for name, value in document["metadata"].items() if value}
+    return document | {"metadata": metadata}
+
+
+def test_labels_on_pods_leave_selectors_alone(on_top):
+    documents = labelled(on_top, "    includeTemplates: true\n")
+    pods = list(pod_templates(documents))
+    assert [pod.name for pod in pods if pod.labels.get("release") != LABEL["release"]] == []
+    (deployment,) = find(documents, "Deployment")
+    assert "release" not in deployment["spec"]["selector"]["matchLabels"]
+    assert problems(documents) == []
+
+
+@pytest.mark.usefixtures("oldest_kubectl")
+def test_an_older_kubectl_adds_the_labels_too(on_top):
+    documents = labelled(on_top, "    includeTemplates: true\n")
+    assert all(labels(each).get("release") == LABEL["release"] for each in documents)
+    assert all(pod.labels.get("release") == LABEL["release"] for pod in pod_templates(documents))
 
 
 def test_every_command_it_names_exists():

@@ -23,6 +23,7 @@ from specbook.deploy.manifests import (
 PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 BUILT_IN_TOKEN = "automountServiceAccountToken"
 KEY, OPEN_PATHS = "VLLM_API_KEY", "SPECBOOK_OPEN_PATHS"
+VERSION = "specbook/target-version"
 DOOR = "--middleware=specbook.engine.vllm.auth_middleware.Door"
 
 
@@ -107,7 +108,7 @@ def _ports(manifest: Manifest) -> set[str]:
 
 
 def _revision_problems(manifests: list[Manifest]) -> Iterator[str]:
-    """Models that are not pinned to a commit, and a head for another target."""
+    """Models that are not pinned to a commit, a head for another target, and labels of other models."""
     for manifest in find(manifests, "ConfigMap"):
         data = manifest.get("data", {})
         for name in ("TARGET_REVISION", "DRAFT_REVISION"):
@@ -115,6 +116,10 @@ def _revision_problems(manifests: list[Manifest]) -> Iterator[str]:
                 yield f"{title(manifest)}: {name} is {data[name]!r}: set the 40-digit commit in models.env"
         if "DRAFT_REVISION" in data and (meant := data.get("DRAFT_FOR")) != data.get("TARGET_REVISION"):
             yield f"{title(manifest)}: the head was trained for {meant}, not for this target"
+        for pod in pod_templates(manifests) if "TARGET_REVISION" in data else ():
+            label = pod.labels.get(VERSION, "")
+            if REVISION.fullmatch(label) and label != data["TARGET_REVISION"]:
+                yield f"{pod.name}: {VERSION} is of other models: name model-labels behind models.env"
 
 
 def _pod_problems(pod: PodTemplate) -> Iterator[str]:

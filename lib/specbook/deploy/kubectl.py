@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 Manifest = dict[str, Any]
 TIMEOUT_S = 60
+OLDEST = 27
+"""N of the oldest kubectl 1.N that is known to render every overlay as the newest does."""
+INSTALL = "`make setup` installs kubectl beside Python"
 LOCAL_CONTEXT = "specbook-local"
 CONTEXT = "SPECBOOK_CONTEXT"
 WHOLE = {"KUBECTL_EXTERNAL_DIFF": "diff -U99999 -N -r"}
@@ -51,6 +54,7 @@ NO_KUBECONFIG = re.compile(
 )
 NO_CONTEXT = re.compile(r'context "([^"]+)" does not exist|(?:specified context:|locate context) "?([^"\n]+)')
 NO_KIND = re.compile(r'no matches for kind "(\w+)" in version "([\w./]+)"')
+UNKNOWN = re.compile(r"unknown (shorthand )?flag|unknown command")
 NOISE = re.compile(r"[EIWF]\d{4} |Warning:|Flag --")
 PREFIX = re.compile(r"^(error: |Error from server(?: \(\w+\))?: |Error in configuration: )+")
 WHOLE_OBJECT = re.compile(r"Invalid value: \S*\{.*\}: ")
@@ -87,8 +91,38 @@ def program() -> str:
     beside = Path(sys.executable).with_name("kubectl")
     found = str(beside) if beside.is_file() else shutil.which("kubectl")
     if not found:
-        raise ConfigError("kubectl is missing: `make setup` installs it beside Python")
+        raise ConfigError(f"kubectl is missing. To fix: {INSTALL}")
     return found
+
+
+@contextmanager
+def runnable() -> Iterator[None]:
+    """While kubectl starts: it may be no program of this machine's.
+
+    Raises:
+        ConfigError: if it cannot be started.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"{program()} cannot be run ({error.strerror}). To fix: {INSTALL}") from error
+
+
+def outdated() -> str:
+    """The fix where kubectl is older than OLDEST, to say of what it refused; empty where it is not."""
+    asked = [program(), "version", "--client", "--output=json"]
+    try:
+        said = subprocess.run(asked, capture_output=True, text=True, timeout=TIMEOUT_S).stdout
+        minor = minor_of(json.loads(said)["clientVersion"])
+    except (OSError, ValueError, LookupError, TypeError, subprocess.TimeoutExpired):
+        return ""
+    older = f"this kubectl is 1.{minor}, and 1.{OLDEST} is the oldest that was tried: {INSTALL}"
+    return f". To fix: {older}" if minor < OLDEST else ""
+
+
+def minor_of(version: dict[str, Any]) -> int:
+    """The N of Kubernetes 1.N in what a server or kubectl says of its version, as `34` or `34+`."""
+    return int(re.sub(r"\D", "", version["minor"]))
 
 
 @dataclass(frozen=True)
@@ -120,10 +154,11 @@ class Kubectl:
             KubectlError: if it fails or takes longer than `timeout_s`.
         """
         try:
-            done = subprocess.run(
-                self.command(*arguments), input=stdin, capture_output=True, text=True, timeout=timeout_s,
-                env=os.environ | (environment or {}),
-            )  # fmt: skip
+            with runnable():
+                done = subprocess.run(
+                    self.command(*arguments), input=stdin, capture_output=True, timeout=timeout_s,
+                    encoding="utf-8", errors="replace", env=os.environ | (environment or {}),
+                )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise self._error(arguments[0], f"timeout after {timeout_s:g} s") from None
         if done.returncode not in fine:
@@ -134,7 +169,8 @@ class Kubectl:
         def contexts() -> list[str]:
             return replace(self, context=None).run("config", "get-contexts", "--output=name").split()
 
-        return KubectlError(f"kubectl {command}: {explain(said, contexts)}", said)
+        older = outdated() if UNKNOWN.search(said) else ""
+        return KubectlError(f"kubectl {command}: {explain(said, contexts)}{older}", said)
 
     def where(self) -> tuple[str, str]:
         """Context and address of the API server, which answers.
@@ -149,7 +185,7 @@ class Kubectl:
 
     def minor(self) -> int:
         """The N of the server's Kubernetes 1.N."""
-        return int(re.sub(r"\D", "", json.loads(self.run("get", "--raw=/version"))["minor"]))
+        return minor_of(json.loads(self.run("get", "--raw=/version")))
 
     def apply(self, manifests: list[Manifest], *options: str) -> str:
         """Apply objects by server-side apply."""
@@ -174,9 +210,10 @@ class Kubectl:
         Raises:
             KubectlError: if it ends before it listens.
         """
-        process = subprocess.Popen(
-            self.command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+        with runnable():
+            process = subprocess.Popen(
+                self.command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
         try:
             assert process.stdout
             lines = []

@@ -12,10 +12,13 @@ from pathlib import Path
 import yaml
 
 from specbook import paths
+from specbook.deploy import kubectl
 from specbook.deploy.kubectl import Kubectl, KubectlError, Manifest
 from specbook.errors import ConfigError
 from specbook.suggestions import near
 
+KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+"""Names under which kustomize takes its file."""
 ACCELERATORS = ("nvidia.com/gpu", "aws.amazon.com/neuron")
 SUFFIXES = {
     "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
@@ -42,7 +45,8 @@ def overlay(name: str) -> Path:
     """
     known = sorted(path.name for path in overlays_dir().glob("*/") if (path / "kustomization.yaml").is_file())
     folder = overlays_dir() / name if name in known else Path(name)
-    if not os.path.isfile(folder / "kustomization.yaml"):  # False where the name is too long for a file
+    # False, and no error, where the name is too long for a file.
+    if not any(os.path.isfile(folder / file) for file in KUSTOMIZATIONS):
         raise ConfigError(f"no overlay {name!r}{near(name, known)}")
     return folder
 
@@ -56,10 +60,8 @@ def render(folder: Path) -> list[Manifest]:
     try:
         text = Kubectl().run("kustomize", str(folder))
     except KubectlError as error:
-        said = error.said.strip().removeprefix("error: ")
-        old = re.search(r"omponent|panic|unknown field|unsupported type", said)
-        fix = ". To fix: `make setup` installs kubectl; overlays need 1.31, overlays/cpu 1.21" if old else ""
-        raise ConfigError(f"kustomize refuses {folder}: {said.splitlines()[0]}{fix}") from None
+        said = error.said.strip().removeprefix("error: ").splitlines() or ["it gives no reason"]
+        raise ConfigError(f"kustomize refuses {folder}: {said[0]}{kubectl.outdated()}") from None
     return [document for document in yaml.safe_load_all(text) if document]
 
 
