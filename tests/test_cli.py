@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import factories
 from pocket import train
 from specbook import config, records
-from specbook.bench import campaign, dry_run, experiments, provenance
+from specbook.bench import campaign, dry_run, experiments, plan_notes, provenance
 from specbook.cli import ask, doctor, main
 from specbook.cli.main import app
 from specbook.config import machines
@@ -282,6 +282,16 @@ def test_book_measures_the_quick_plan_and_replays_the_full_one(monkeypatch, argu
     for plans in calls:  # and of chapters that the quick book replays, nothing
         assert all(config.in_book(one.chapter, "cpu", one.group) == one.group for one in plans)
     assert "index.html" in result.output
+
+
+def test_book_says_what_to_know_before_it_measures(monkeypatch):
+    said = []
+    monkeypatch.setattr(plan_notes, "say", lambda sweeps: said.extend(sweep.chapter for sweep in sweeps))
+    monkeypatch.setattr(campaign, "measure", lambda plans: said.append("measured"))
+    monkeypatch.setattr(render, "build", lambda *_, **__: "index.html")
+    assert invoke("book").exit_code == 0
+    assert said[0] == "01_baseline"
+    assert said.index("measured") == len(said) - 1
 
 
 def test_check_passes_where_there_is_nothing(project):

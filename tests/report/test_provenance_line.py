@@ -8,11 +8,12 @@ import factories
 import synthetic
 from specbook import config, records
 from specbook.bench import provenance
+from specbook.config import datasets
 from specbook.report.provenance_line import credit, credit_experiments, provenance_line
 
 PLAIN = (
     "Partial", "Another machine", "One restart", "Disturbed", "Older weights", "Older prompts",
-    "Past their training", "Uncommitted changes", "Not full",
+    "Past their training", "Uncommitted changes", "Not full", "Prompts", "Sampling",
 )  # fmt: skip
 
 
@@ -89,6 +90,47 @@ def test_prompts_written_anew_are_said(world):
         for run in runs
     ]
     assert "Older prompts" not in told(world, same)[1]
+
+
+@pytest.fixture
+def own(world, tmp_path):
+    """A plan of own prompts, of which one repeats another, and its runs as of today's file."""
+    file = tmp_path / "log.jsonl"
+    file.write_text("".join(f'{{"prompt": "Count to {n}."}}\n' for n in [*range(40), 3]))
+    made = config.load("02_eagle3", "cpu", "quick", prompts=str(file))
+    synthetic.write(made)
+    runs = records.replay(made, synthetic.HARDWARE.id)
+    today = provenance.prompts_sha256(runs[0].point.traffic)
+    origins = [run.provenance.model_copy(update={"prompts_sha256": today}) for run in runs]
+    return made, [run.model_copy(update={"provenance": o}) for run, o in zip(runs, origins, strict=True)]
+
+
+def test_rows_that_were_not_asked_as_they_stand_are_said(own):
+    made, runs = own
+    text, warned = told(made, runs)
+    assert "Prompts" in warned
+    assert "**Prompts:** 1 counted once: they repeat an earlier prompt (first: " in text
+    assert "Prompts" not in told(made)[1]  # made-up records are of another file
+
+
+def test_a_page_does_not_depend_on_fetched_data_sets(own, monkeypatch):
+    made, runs = own
+    monkeypatch.setattr(datasets, "kept_as", lambda file: "gsm8k")
+    assert "Prompts" not in told(made, runs)[1]
+
+
+def test_pages_of_held_out_prompts_say_nothing_of_rows(world):
+    assert "Prompts" not in told(world)[1]
+
+
+def test_other_sampling_than_the_models_is_said(world, tmp_path):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "generation_config.json").write_text('{"temperature": 0.6, "top_p": 0.9}')
+    run = factories.write_run(factories.point(target=factories.target(model=str(tmp_path / "own"))), 1.0)
+    text, warned = told(world, [run])
+    assert "Sampling" in warned
+    assert "asks for temperature 0.6, top_p 0.9; the plan overrides that: greedy" in text
+    assert "Sampling" not in told(world)[1]
 
 
 def test_a_head_past_its_trained_depth_is_named(world):

@@ -10,7 +10,15 @@ from filelock import FileLock, Timeout
 from tqdm.auto import tqdm
 
 from specbook import console, paths, records
-from specbook.bench import experiments, loadgen, lossless_check, measure_point, provenance, resources
+from specbook.bench import (
+    experiments,
+    loadgen,
+    lossless_check,
+    measure_point,
+    plan_notes,
+    provenance,
+    resources,
+)
 from specbook.bench.hardware import detect, refuse_another, with_peaks
 from specbook.config import AnyPlan, Source, order
 from specbook.config.schema import Point
@@ -36,6 +44,7 @@ def run_or_replay(plan: AnyPlan, source: Source) -> RunSet:
         EngineError: if no point could be measured.
     """
     if source == "hardware":
+        plan_notes.say(plan.parts())
         measure([plan])
     return records.replay(plan, here(source))
 

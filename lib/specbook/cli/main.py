@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
-from specbook.cli.serving import ask, probe, serve, warn, warn_of_prompts, warn_of_sampling
+from specbook.cli.serving import ask, probe, serve
 from specbook.console import busy, complain, one_clear_message, out
 from specbook.deploy.commands import app as deploy_app
 from specbook.errors import ConfigError
@@ -88,7 +88,7 @@ def run(
 ) -> None:  # fmt: skip
     """Measure what is missing of these chapters' plans; every point is on disk before the next starts."""
     from specbook import config
-    from specbook.bench import packaged_models, prompt_lengths, resources
+    from specbook.bench import packaged_models, plan_notes, resources
     from specbook.config import plan_overrides as own
 
     with one_clear_message(RESUMABLE):
@@ -103,11 +103,7 @@ def run(
         for maker in (packaged_models, *_trainers()):
             lacking |= maker.missing(models, report=None if dry_run else out.print)
         _leave_out(lacking)
-        warn(arm for sweep in sweeps for arm in sweep.arms())
-        warn_of_sampling((sweep.target, sweep.temperature) for sweep in sweeps)
-        warn_of_prompts(traffic for sweep in sweeps for traffic in sweep.traffic())
-        for text in filter(None, map(prompt_lengths.too_long, sweeps)):
-            complain("prompts:", text)
+        plan_notes.say(sweeps)
         if dry_run:
             return _preview(plans, since, replicate)
         _measure(plans, lacking, since, replicate=replicate, dirty=dirty)
@@ -173,7 +169,7 @@ def book(
 ) -> None:
     """Measure the quick plan on this machine if it has not been, run the notebooks, build the HTML."""
     from specbook import config
-    from specbook.bench import campaign
+    from specbook.bench import campaign, plan_notes
     from specbook.cli.doctor import BROWSERS
     from specbook.engine.base import which
     from specbook.report import pdf, render
@@ -187,7 +183,9 @@ def book(
         if source == "hardware":
             own = [name for name in names if config.in_book(name, hardware, group) == group]
             out.print(f"measuring the {group} plan of {', '.join(own)} on this machine")
-            campaign.measure([config.load(name, hardware, group) for name in own])
+            plans = [config.load(name, hardware, group) for name in own]
+            plan_notes.say([sweep for plan in plans for sweep in plan.parts()])
+            campaign.measure(plans)
         index = render.build(names, hardware, group, report=out.print)
         out.print(f"the book: {index}", soft_wrap=True)
         if print_pdf:

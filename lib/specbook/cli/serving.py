@@ -2,9 +2,8 @@
 
 import signal
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,32 +35,6 @@ Authority = Annotated[
 COLUMNS = ("category", "prompts", "length", "95 % interval", "p10 to p90", "rate", "tokens/s")
 
 
-def warn(arms: Iterable[tuple[Any, Any]]) -> None:
-    """Say which heads of these arms would draft deeper than they were trained to."""
-    from specbook.engine import preflight
-
-    for text in dict.fromkeys(filter(None, starmap(preflight.past_training, arms))):
-        complain("warning:", text)
-
-
-def warn_of_sampling(sampled: Iterable[tuple[Any, float]]) -> None:
-    """Say where a model asks for other sampling than its plan, which goes first."""
-    from specbook.engine import preflight
-
-    for text in dict.fromkeys(filter(None, starmap(preflight.overridden_sampling, sampled))):
-        complain("note:", text)
-
-
-def warn_of_prompts(traffic: Iterable[Any]) -> None:
-    """Say which rows of your own prompt files are not measured as they stand, and why."""
-    from specbook.config import prompt_files
-
-    files = dict.fromkeys(one.file() for one in traffic if one.prompts)
-    for file in filter(Path.is_file, files):  # a dry run fetches no data set
-        for note in prompt_files.read(file).notes:
-            complain("prompts:", note)
-
-
 def serve(
     profile: ProfileName = "cpu/eagle3",
     port: Annotated[int, typer.Option(help="On 127.0.0.1.", min=1, max=65535)] = 8000,
@@ -81,7 +54,7 @@ def serve(
 
     with one_clear_message(f"{profile} has ended."):
         chosen = machines.profile(profile)
-        warn([(chosen.target, chosen.speculation)])
+        _warn_of_depth(chosen)
         if api_key is not None:
             raise ConfigError(connection.NO_KEY_ON_A_COMMAND_LINE)
         key = (
@@ -99,6 +72,14 @@ def serve(
             while server.is_alive():
                 time.sleep(0.5)
             raise SpecbookError(server.obituary())
+
+
+def _warn_of_depth(chosen: Any) -> None:
+    """Say if a profile's head would draft deeper than it was trained to."""
+    from specbook.engine import preflight
+
+    if text := preflight.past_training(chosen.target, chosen.speculation):
+        complain("warning:", text)
 
 
 @contextmanager
@@ -121,7 +102,7 @@ def _reached(
     if model is not None or ca is not None:
         option = "--ca" if model is None else "--model"
         raise ConfigError(f"{option} is of a server that runs already: give its --url, or take {option} away")
-    warn([(chosen.target, chosen.speculation)])
+    _warn_of_depth(chosen)
     err.print(f"starting {profile} ... (`specbook serve` keeps one up, and --url asks it at once)")
     with entered(Server(chosen.target, chosen.speculation), "starting the engine") as server:
         yield server

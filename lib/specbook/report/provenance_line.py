@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from specbook.analysis import summaries
-from specbook.bench import provenance
-from specbook.config import Plan, Source
+from specbook.bench import plan_notes, provenance
+from specbook.config import Plan, Source, datasets
 from specbook.records import machine_rule
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.run import RunRecord
@@ -60,6 +60,8 @@ def _warnings(plan: Plan, runs: Sequence[RunRecord]) -> list[str]:
     deep = [text for run in _one_per_arm(runs) if (text := _past_training(run))]
     disturbed = sum(run.disturbed for run in runs)
     dirty = sum(bool(run.provenance.git_dirty) for run in runs)
+    prompts = _prompt_notes(plan, runs)
+    sampling = plan_notes.of_sampling((run.point.target, run.point.traffic.temperature) for run in runs)
     warnings = {
         f"**Partial:** {len(got)} of the plan's {len(wanted)} points are measured.": len(got) < len(wanted),
         f"**Another machine:** `{plan.hardware}` was asked for, and this is none; no record of one fits.":
@@ -74,8 +76,21 @@ def _warnings(plan: Plan, runs: Sequence[RunRecord]) -> list[str]:
         "**Older prompts:** they were written anew since; these numbers are of the prompts before.":
             any(map(_asked_anew, {run.point.traffic.domain: run for run in runs}.values())),
         f"**Past their training:** {' and '.join(deep)}.": bool(deep),
+        f"**Prompts:** {'; '.join(prompts)}.": bool(prompts),
+        f"**Sampling:** {'; '.join(sampling)}.": bool(sampling),
     }  # fmt: skip
     return [*(text for text, holds in warnings.items() if holds), *filter(None, [_not_full(runs)])]
+
+
+def _prompt_notes(plan: Plan, runs: Sequence[RunRecord]) -> list[str]:
+    """What of your own prompts was not asked as it stands; nothing of a file that is another now.
+
+    Nor of public data sets: a page must not depend on which of them were fetched here.
+    """
+    asked = {run.point.traffic.domain: run for run in runs}.values()
+    same = [run.point.traffic for run in asked if not _asked_anew(run)]
+    own = [one for one in same if one.prompts and not datasets.kept_as(one.prompts)]
+    return [*plan_notes.of_prompts(own), *(plan_notes.of_lengths(plan.parts()) if own else [])]
 
 
 def _past_training(run: RunRecord) -> str | None:
