@@ -98,6 +98,58 @@ def test_a_mistake_is_one_line_that_names_what_was_meant(arguments, message):
     assert complaint(*arguments) == f"specbook: {message}"
 
 
+NAMED = [
+    ("run", "{}"),
+    ("run", "02", "--hardware", "{}"),
+    ("run", "02", "--group", "{}"),
+    ("run", "02", "--target", "{}", "--draft", "ngram"),
+    ("run", "02", "--draft", "{}"),
+    ("run", "02", "--draft", "eagle3:{}"),
+    ("run", "02", "--prompts", "{}"),
+    ("run", "02", "--set", "prompts={}"),
+    ("run", "02", "--set", "target.model={}", "--draft", "ngram"),
+    ("book", "--hardware", "{}"),
+    ("serve", "--profile", "cpu/{}"),
+    ("serve", "--api-key-file", "{}"),
+    ("ask", "why?", "--profile", "{}/eagle3"),
+    ("ask", "why?", "--url", "https://127.0.0.1:9", "--ca", "{}"),
+    ("probe", "{}", "--url", "http://127.0.0.1:9"),
+    ("readme", "--chapter", "{}"),
+    ("skill", "--hardware", "{}"),
+    ("train", "{}"),
+    ("deploy", "check", "{}"),
+    ("deploy", "diff", "cpu", "--kubeconfig", "{}"),
+    ("deploy", "diff", "cpu", "--context", "{}"),
+]
+"""Commands that open, look for or make what a user names."""
+NO_NAMES = {
+    "too long": "x" * 5000,
+    "one part too long": "y" * 300,
+    "a path too long": "/".join(["z" * 200] * 30),
+    "undecodable": "a\udcffb",
+    "two lines": "a\nb",
+}
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+@pytest.mark.parametrize("arguments", NAMED, ids=" ".join)
+def test_a_name_that_no_file_can_have_is_one_line(arguments, name):
+    said = complaint(*(each.replace("{}", NO_NAMES[name]) for each in arguments))
+    assert said.startswith("specbook: ")
+    assert len(said) < 500
+
+
+@pytest.mark.parametrize("key", ["prompts", "target.model"])
+def test_a_name_with_a_null_byte_is_one_line(key):
+    assert "a\\x00b" in complaint("run", "02", "--draft", "ngram", "--set", f'{key}="a\\0b"')
+
+
+@pytest.mark.parametrize("ending", [": long", "' quoted", ", and more"])
+def test_only_the_long_word_of_a_message_is_cut(monkeypatch, ending):
+    monkeypatch.setattr(campaign, "measure", raising(EngineError(f"it is '{'x' * 400}{ending}")))
+    assert complaint("run", "01") == f"specbook: it is '{'x' * 60}...{ending}"
+
+
 def test_what_stands_in_brackets_is_not_taken_for_markup(monkeypatch):
     """Logs, lists and extras hold brackets and colons: rich would swallow or refuse them."""
     message = "ERROR [core.py:1] pip install specbook[cpu] [/] [4] :warning: [bold]"

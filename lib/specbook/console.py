@@ -1,5 +1,7 @@
 """Output of the commands: one console, and one clear message when something went wrong."""
 
+import errno
+import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TypeVar
@@ -12,6 +14,8 @@ from rich.text import Text
 from specbook.errors import SpecbookError
 
 T = TypeVar("T")
+LONG = re.compile(r"([^\s'\",:()]{60})[^\s'\",:()]{240,}")
+"""A word that no message needs whole, such as a name that is too long for a file."""
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 for each in (out, err):
@@ -21,11 +25,21 @@ for each in (out, err):
 
 @contextmanager
 def one_clear_message(interrupted: str = "interrupted.") -> Iterator[None]:
-    """A mistake the user can fix ends in one message and a non-zero exit; so does Ctrl-C."""
+    """A mistake the user can fix ends in one message and a non-zero exit; so does Ctrl-C.
+
+    A name that is too long for a file is such a mistake, whatever was to be done with the file.
+    """
     try:
         yield
     except SpecbookError as error:
         complain("specbook:", str(error))
+        raise typer.Exit(1) from None
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        complain(
+            "specbook:", f"no file can be called {error.filename!r}: {error.strerror}. To fix: shorten it"
+        )
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         complain("specbook:", interrupted)
@@ -35,7 +49,7 @@ def one_clear_message(interrupted: str = "interrupted.") -> Iterator[None]:
 def complain(label: str, message: str) -> None:
     """A red label and a message on stderr."""
     # Never as markup: messages quote lists, paths and logs, and rich would eat what stands in brackets.
-    err.print(Text.assemble((label, "bold red"), " ", message), soft_wrap=True)
+    err.print(Text.assemble((label, "bold red"), " ", LONG.sub(r"\1...", message)), soft_wrap=True)
 
 
 @contextmanager

@@ -38,7 +38,7 @@ def file(chapter: str, hardware: str) -> Path:
     base, available = machines.folder(hardware), hardwares()
     if base not in available:  # a path such as `../x` among them
         raise ConfigError(f"no hardware profile {base!r}{near(base, available)}")
-    if chapter != Path(chapter).name:
+    if chapter != Path(chapter).name or not chapter.isprintable():
         raise ConfigError(f"no plan {chapter!r}: a chapter is named without a folder")
     own = paths.params_dir() / base / f"{chapter}.yaml"
     shared = paths.params_dir() / machines.SHARED / own.name

@@ -16,7 +16,7 @@ from specbook.config.methods.base import TrainedDraft
 from specbook.errors import ConfigError
 from specbook.suggestions import NO_YAML, near
 
-HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
+HUB_ID = re.compile(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?")
 OF_ITS_MODEL = ("name", "model", "revision", "quantization")
 """Keys of a target that say nothing of another model."""
 
@@ -65,7 +65,8 @@ def settings(texts: Sequence[str]) -> dict[str, Any]:
         try:
             parsed = yaml.safe_load(value)
         except NO_YAML as error:
-            raise ConfigError(f"--set {text}: the value is not YAML ({error})") from error
+            why = " ".join(str(error).split())
+            raise ConfigError(f"--set {text}: the value is not YAML ({why})") from error
         head, _, key = name.partition(".")
         parameters[head] = {**parameters.get(head, {}), key: parsed} if key else parsed
     return parameters

@@ -59,9 +59,9 @@ def read_api_key(file: Path | None) -> str | None:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--api-key-file {file} cannot be read: {error}") from error
-    if not (key := _sendable(text, f"--api-key-file {file}")):
-        raise ConfigError(f"--api-key-file {file} is empty: write the key into it")
+        raise ConfigError(f"--api-key-file {str(file)!r} cannot be read: {error}") from error
+    if not (key := _sendable(text, f"--api-key-file {str(file)!r}")):
+        raise ConfigError(f"--api-key-file {str(file)!r} is empty: write the key into it")
     return key
 
 
@@ -119,7 +119,7 @@ def http_client(url: str, api_key: str | None, ca: Path | None) -> httpx.Client:
             timeout=PAGE_TIMEOUT_S, headers=headers,
         )  # fmt: skip
     except OSError as error:  # ssl.SSLError too: a file without a certificate
-        origin = f"--ca {ca}" if ca else f"SSL_CERT_FILE {os.environ.get('SSL_CERT_FILE')}"
+        origin = f"--ca {str(ca)!r}" if ca else f"SSL_CERT_FILE {os.environ.get('SSL_CERT_FILE')}"
         raise ConfigError(f"{origin} holds no certificates that can be read: {error.strerror}") from error
     except (ImportError, ValueError) as error:
         raise ConfigError(
