@@ -124,6 +124,18 @@ def test_domains_keep_order_and_colour_and_new_ones_follow():
     assert style.colour("json") != style.colour("code") != style.colour("sql")
 
 
+def test_names_of_lines_that_end_together_are_apart():
+    (ax,) = style.panels(1)
+    ax.set(xlim=(0, 8), ylim=(0, 10))
+    style.name_lines(ax, {"P-EAGLE": (8, 5.0), "EAGLE-3": (8, 5.1), "ngram": (4, 9.0)}, style.METHODS)
+    heights = {text.get_text(): text.xy[1] for text in ax.texts}
+    assert heights["P-EAGLE"] == pytest.approx(0.5)
+    assert heights["EAGLE-3"] == pytest.approx(0.5 + style.LABELS_APART)
+    assert heights["ngram"] == pytest.approx(0.9)
+    assert ax.get_xlim()[1] > 8
+    plt.close(ax.get_figure())
+
+
 def test_the_style_does_not_leak():
     before = plt.rcParams["axes.grid"]
     style.panels(2)

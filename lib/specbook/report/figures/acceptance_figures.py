@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import seaborn
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
 
 from specbook.analysis import moe_tables
 from specbook.analysis.versions import VERSIONS
@@ -51,6 +50,8 @@ def conditional(table: pd.DataFrame) -> list[Axes]:
     """
     axes = style.panel_for_each(ordered(table["domain"]), height=3.0, share_y=True, columns=3)
     for domain, ax in axes.items():
+        ends: dict[str, tuple[float, float]] = {}
+        deepest = max(map(len, table["conditional"]))
         for row in table[table["domain"] == domain].itertuples():
             positions = np.arange(1, len(row.conditional) + 1)
             (line,) = ax.plot(positions, row.conditional, **look(row.method, METHODS))
@@ -59,9 +60,12 @@ def conditional(table: pd.DataFrame) -> list[Axes]:
                 positions[past], row.conditional[past], linestyle="none", color=line.get_color(),
                 marker=line.get_marker(), markerfacecolor="white",
             )  # fmt: skip
-        ax.set(ylim=(0, 1.03), xlabel="draft position")
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    return style.finish(axes.values(), "held, given all before")
+            if (known := np.isfinite(row.conditional)).any():
+                ends[row.method] = positions[known][-1], row.conditional[known][-1]
+        ax.set(ylim=(0, 1.03), xlabel="draft position", xticks=range(1, deepest + 1, 1 + deepest // 9))
+        style.name_lines(ax, ends, METHODS)
+    next(iter(axes.values())).set_ylabel("accepted, given all before")
+    return list(axes.values())
 
 
 def _ceiling(ax: Axes, ks: np.ndarray) -> None:
@@ -90,13 +94,20 @@ def length(table: pd.DataFrame) -> Axes:
 def length_by_method(table: pd.DataFrame) -> list[Axes]:
     """Rows of `acceptance.by_domain` of one load: length against K, a panel per domain, a line per method."""
     axes = style.panel_for_each(ordered(table["domain"]), height=3.2, share_y=True, columns=3)
+    ends: dict[str, dict[str, tuple[float, float]]] = {domain: {} for domain in axes}
     for domain, ax in axes.items():
         for method in ordered(table["method"], METHODS):
             cell = table[(table["domain"] == domain) & (table["method"] == method)].sort_values(K)
-            style.with_interval(ax, cell, K, ENDS, TOKENS, **look(method, METHODS))
+            signs = look(method, METHODS)
+            if len(cell) > 1:  # a line; a single point is named in the legend
+                ends[domain][method] = tuple(cell[[K, "length"]].iloc[-1])
+                signs["label"] = None
+            style.with_interval(ax, cell, K, ENDS, TOKENS, **signs)
         _ceiling(ax, np.arange(1, table[K].max() + 1))
         style.k_axis(ax, table)
         ax.set_ylim(bottom=0.9)
+    for domain, ax in axes.items():  # once all panels have set the axis that they share
+        style.name_lines(ax, ends[domain], METHODS)
     return style.finish(axes.values(), "tokens per step", 6)
 
 

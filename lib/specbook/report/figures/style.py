@@ -4,7 +4,7 @@ that says where the numbers come from.
 
 import functools
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
@@ -32,6 +32,8 @@ STYLE = {
     "lines.linewidth": 1.8, "lines.markersize": 6,
 }  # fmt: skip
 LETTERS_PER_INCH = 12  # at the small print's 10 points
+LABEL_WIDTH, LABELS_APART = 0.3, 0.1
+"""Room right of the lines for their names, and the least distance between two: shares of the axes."""
 K = "num_speculative_tokens"
 NO_PAIR = "No round here has both a baseline and an arm with speculation."
 MOST_IDS = 5
@@ -257,6 +259,26 @@ def k_axis(ax: Axes, table: pd.DataFrame, edge: float = 0.5) -> None:
     ax.set_xticks(ticks)
     ax.set_xlim(ticks[0] - edge, ticks[-1] + edge)
     ax.set_xlabel("K, draft tokens per step")
+
+
+def name_lines(ax: Axes, ends: Mapping[str, tuple[float, float]], among: Sequence[str] = DOMAINS) -> None:
+    """Names right of the last points of their lines (`ends`), in place of a legend, none over another.
+
+    The limits of y are to be final.
+    """
+    left, right = ax.get_xlim()
+    ax.set_xlim(left, right + LABEL_WIDTH * (right - left))
+    ax.get_ylim()  # brings what was drawn into the transformation
+    to_axes, free = ax.transData - ax.transAxes, -np.inf
+    heights = {name: to_axes.transform(end)[1] for name, end in ends.items()}
+    for name in sorted(heights, key=heights.__getitem__):
+        place = max(heights[name], free)
+        free = place + LABELS_APART
+        ax.annotate(
+            name, (ends[name][0], place), xycoords=("data", "axes fraction"), xytext=(7, 0),
+            textcoords="offset points", va="center", fontsize=10, color=colour(name, among),
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},  # over the line at 1
+        )  # fmt: skip
 
 
 def finish(axes: Iterable[Axes], label: str, columns: int = 5) -> list[Axes]:
