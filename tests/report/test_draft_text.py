@@ -1,4 +1,4 @@
-"""Chapter 3's words and tables: a winner, a tie, a crossover or none, and how much of a promise arrived."""
+"""Words, tables and figures of drafting methods: a crossover or none, and how much of a promise arrived."""
 
 import numpy as np
 import pandas as pd
@@ -8,22 +8,6 @@ from specbook.analysis.prediction import AVERAGED
 from specbook.report import tables
 from specbook.report.figures import acceptance_figures as draw
 from specbook.report.text import draft_text
-from specbook.stats.estimate import Estimate
-
-
-def best(*rows):
-    names = ("load", "domain", "method", "speedup", "low", "high")
-    return pd.DataFrame([dict(zip(names, row, strict=True)) for row in rows], columns=names)
-
-
-def test_a_tie_is_called_one():
-    said = draft_text.winners(
-        best(
-            ("batch 1", "json", "P-EAGLE", 4.0, 3.5, 4.5), ("batch 1", "json", "EAGLE-3", 3.0, 2.8, 3.2),
-            ("batch 1", "code", "P-EAGLE", 1.2, 1.0, 1.4), ("batch 1", "code", "ngram", 1.3, 1.1, 1.5),
-        )
-    )  # fmt: skip
-    assert said == "- **batch 1**: P-EAGLE on json; ngram and P-EAGLE tied on code"
 
 
 def counters(method, domain, conditional, trained_depth=np.nan):
@@ -31,39 +15,13 @@ def counters(method, domain, conditional, trained_depth=np.nan):
     return row | {"trained_depth": trained_depth}
 
 
-def test_depth_names_the_domains_that_hold():
-    table = pd.DataFrame(
-        [counters("P-EAGLE", "json", [0.9, 0.85, 0.82]), counters("P-EAGLE", "code", [0.9, 0.6, np.nan])]
-    )
-    said = draft_text.depth(table)
-    assert "json 0.82 to 0.85; code 0.60" in said
-    assert said.endswith("It stays at 0.8 or better on json.")
-    assert "on none of them" in draft_text.depth(table[1:])
-    assert (
-        draft_text.depth(pd.DataFrame([counters("ngram", "json", [0.4])]))
-        == "No draft was deeper than one token."
-    )
-
-
 def test_positions_past_the_training_are_hollow():
     rows = [
         counters("P-EAGLE", "json", [0.9, 0.85, 0.7], 2),
         counters("P-EAGLE", "code", [0.9, 0.6, np.nan], 2),
     ]
-    half = Estimate(value=0.5, low=0.4, high=0.6, n=3, unit_of_n="restarts", method="student-t")
-    worth = {"method": "P-EAGLE", "depth": 2, "num_speculative_tokens": 3, "estimate": half}
-    gains = pd.DataFrame([worth | {"load": "batch 1"}, worth | {"load": "batch 8"}])
-    said = draft_text.past_training(pd.DataFrame(rows), gains)
-    assert said.startswith("- **P-EAGLE** was trained to 2. Deeper, a guess holds in these shares of cases, ")
-    assert said.endswith(
-        "held: json 0.70. Its speed, of that at K=2, domains averaged: batch 1 K=3 0.50× [0.40, 0.60]; "
-        "batch 8 K=3 0.50× [0.40, 0.60]."
-    )
-    assert draft_text.past_training(pd.DataFrame(rows), gains[:0]).endswith("held: json 0.70.")
     within = [row | {"trained_depth": 3} for row in rows]
     unknown = [row | {"trained_depth": np.nan} for row in rows]
-    for others in (within, unknown):
-        assert "No head was asked" in draft_text.past_training(pd.DataFrame(others), gains)
     hollow = [
         list(line.get_xdata())
         for table in (rows, within, unknown)
@@ -71,6 +29,14 @@ def test_positions_past_the_training_are_hollow():
         if line.get_markerfacecolor() == "white"
     ]
     assert hollow == [[3], [], []]
+
+
+def test_a_line_is_named_at_its_last_known_point():
+    table = pd.DataFrame(
+        [counters("P-EAGLE", "json", [0.9, 0.6, np.nan]), counters("EAGLE-3", "json", [0.9, 0.8, 0.5])]
+    )
+    (ax,) = draw.conditional(table)
+    assert {text.get_text(): text.xy[0] for text in ax.texts} == {"P-EAGLE": 2, "EAGLE-3": 3}
 
 
 def crossing(measured, predicted, domain=AVERAGED, apart=0.3):

@@ -136,6 +136,20 @@ def test_names_of_lines_that_end_together_are_apart():
     plt.close(ax.get_figure())
 
 
+def test_the_race_shows_intervals_and_names_its_lines():
+    rows = [
+        {"load": "batch 1", "method": method, "num_speculative_tokens": k, "speedup": value,
+         "low": value - 0.1, "high": value + 0.2, "estimate": estimate(value), "predicted": value}
+        for method, value in (("EAGLE-3", 1.5), ("P-EAGLE", 2.0)) for k in (3, 8)
+    ]  # fmt: skip
+    table = pd.DataFrame(rows)
+    (ax,) = speedup_figures.crossover(table, table.assign(domain="json"), ("EAGLE-3", "P-EAGLE"))
+    assert [text.get_text() for text in ax.texts] == ["EAGLE-3", "P-EAGLE"]
+    (tooltips, _) = ax.findobj(style.Tooltips)
+    assert tooltips.texts[0].endswith("1.50× [1.40, 1.70], n=5 restarts")
+    plt.close(ax.get_figure())
+
+
 def test_the_style_does_not_leak():
     before = plt.rcParams["axes.grid"]
     style.panels(2)

@@ -106,19 +106,28 @@ def step_prices(costs: pd.DataFrame, lines: pd.DataFrame) -> list[Axes]:
 
 @styled
 @style.or_words(NO_PAIR)
-def crossover(arms: pd.DataFrame, every_k: pd.DataFrame, pair: Sequence[str]) -> list[Axes]:
-    """`speedup.across_domains` against K for two methods, a panel per load; lines: `prediction.every_k`."""
-    axes = style.panel_for_each(arms["load"], height=3.8, share_y=True)
-    mean = prediction.across_domains(every_k)
+def crossover(means: pd.DataFrame, every_k: pd.DataFrame, pair: Sequence[str]) -> list[Axes]:
+    """Speed-up of two methods against K, domains averaged, a panel per load; dashed: `prediction.every_k`.
+
+    `means`: load, method, K, ENDS and `estimate`.
+    """
+    axes = style.panel_for_each(means["load"], height=3.8, share_y=True)
+    computed = prediction.across_domains(every_k)
     for load, ax in axes.items():
-        for method in pair:
-            cell, line = (one[(one["load"] == load) & (one["method"] == method)] for one in (arms, mean))
-            ax.plot(cell[K], cell["speedup"], linestyle="none", **look(method, METHODS))
-            ax.plot(line[K], line["predicted"], "--", color=colour(method, METHODS))
-        style.k_axis(ax, arms)
-        style.ratio_axis(ax, [*arms["speedup"], *mean["predicted"]], "")
+        ends: dict[str, tuple[float, float]] = {}
+        for aside, method in zip((-0.1, 0.1), pair, strict=True):
+            cell, line = (one[(one["load"] == load) & (one["method"] == method)] for one in (means, computed))
+            there, signs = cell.assign(place=cell[K] + aside), look(method, METHODS)
+            style.with_interval(ax, there, "place", ENDS, TIMES, linestyle="none", **signs | {"label": None})
+            ax.plot(line[K], line["predicted"], "--", color=signs["color"])
+            if len(cell):
+                ends[method] = tuple(there.loc[cell[K].idxmax(), ["place", "speedup"]])
+        style.k_axis(ax, means)
+        style.ratio_axis(ax, [*_values(means), *computed["predicted"]], "")
+        style.name_lines(ax, ends, METHODS)
+    next(iter(axes.values())).plot([], [], "o", color="#555555", label="measured")
     _predicted(axes)
-    return style.finish(axes.values(), "speed-up, domains averaged", 3)
+    return style.finish(axes.values(), "speed-up, domains averaged")
 
 
 @styled

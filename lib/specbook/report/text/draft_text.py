@@ -14,105 +14,11 @@ from specbook.report.text import count, ends, listed, of, percent
 
 CLOSE = 0.1
 """Lead of one method over another that noise may turn around."""
-HIGH = 0.8
-"""Conditional acceptance from which on a longer draft is nearly as good as a short one."""
 
 DENSE_STEP = "appendix_step"
 """Plan of the experiments on a step of the dense target."""
 MIXTURE_STEP = "appendix_mixture_step"
 """Plan of those on the mixture; has the dense target too, in the same precision."""
-
-
-def winners(best: pd.DataFrame) -> str:
-    """List of which method is fastest where, ties told, from `speedup.best_k` by load and domain."""
-    if best.empty:
-        return ""
-    lines = []
-    for load, cell in best.groupby("load", sort=False):
-        places: dict[str, list[str]] = {}
-        for domain, part in cell.groupby("domain", sort=False):
-            top = part.loc[part["speedup"].idxmax()]
-            rivals = part[(part["method"] != top["method"]) & (part["high"] >= top["low"])]
-            tied = [top["method"], *rivals["method"]]
-            words = f"{listed(tied)} tied" if len(tied) > 1 else str(tied[0])
-            if top["speedup"] < 1:
-                words = f"no speculation (the least slow: {words})"
-            places.setdefault(words, []).append(str(domain))
-        lines.append(f"- **{load}**: " + "; ".join(f"{w} on {listed(d)}" for w, d in places.items()))
-    return "\n".join(lines)
-
-
-def _deeper(part: pd.DataFrame, first: int, last: int | None = None) -> dict[str, np.ndarray]:
-    """By domain, the conditional acceptance that is known from position `first` (from 0) to before `last`."""
-    rates = {row.domain: row.conditional[first:last] for row in part.itertuples()}
-    known = {domain: own[np.isfinite(own)] for domain, own in rates.items()}
-    return {domain: own for domain, own in known.items() if len(own)}
-
-
-def _ranges(rates: dict[str, np.ndarray]) -> str:
-    return "; ".join(f"{domain} {ends(list(own))}" for domain, own in rates.items())
-
-
-def depth(table: pd.DataFrame) -> str:
-    """List of conditional acceptance from position 2 to 8.
-
-    Made from `acceptance.by_domain`, one K a method and load.
-    """
-    lines = []
-    for method, part in table.groupby("method", sort=False):
-        if later := _deeper(part, 1, 8):
-            high = [domain for domain, rates in later.items() if rates.min() >= HIGH]
-            lines.append(
-                f"- **{method}**, conditional acceptance from position 2 to "
-                f"{1 + max(map(len, later.values()))}: {_ranges(later)}. It stays at {HIGH:g} or better on "
-                f"{listed(high) if high else 'none of them'}."
-            )
-    return "\n".join(lines) or "No draft was deeper than one token."
-
-
-def past_training(table: pd.DataFrame, gains: pd.DataFrame) -> str:
-    """List of what drafts deeper than the head was trained for are worth.
-
-    Made from `acceptance.by_domain`, one K a method, and `speedup.past_training`.
-    """
-    lines = []
-    for method, part in table.groupby("method", sort=False):
-        depth, own = part["trained_depth"].max(), gains[gains["method"] == method]
-        if depth > 0 and (deep := _deeper(part, int(depth))):
-            lines.append(
-                f"- **{method}** was trained to {depth:.0f}. Deeper, a guess holds in these shares of cases, "
-                f"all before it having held: {_ranges(deep)}. {_worth(own)}".rstrip()
-            )
-    return "\n".join(lines) or "No head was asked for more than it was trained to give."
-
-
-def _worth(gains: pd.DataFrame) -> str:
-    if gains.empty:
-        return ""
-    each = [
-        f"{load} "
-        + ", ".join(f"K={row.num_speculative_tokens} {row.estimate.span('×')}" for row in cell.itertuples())
-        for load, cell in gains.groupby("load", sort=False)
-    ]
-    return f"Its speed, of that at K={gains['depth'].iloc[0]}, domains averaged: {'; '.join(each)}."
-
-
-def requests(table: pd.DataFrame) -> str:
-    """List of how much single answers differ within a domain.
-
-    Made from `acceptance.by_request`, one arm a method.
-    """
-    lines = []
-    for method, part in table.groupby("method", sort=False):
-        tenths = part.groupby("domain", sort=False)["length"].quantile([0.1, 0.9]).unstack()
-        if len(tenths):
-            widest = (tenths[0.9] / tenths[0.1]).idxmax()
-            low, high = tenths.loc[widest, 0.1], tenths.loc[widest, 0.9]
-            lines.append(
-                f"- **{method}**: most spread on {widest}, where a tenth of the answers get {low:.2f} tokens "
-                f"a step or fewer, and a tenth {high:.2f} or more."
-            )
-    return "\n".join(lines)
 
 
 def crossovers(table: pd.DataFrame, serial: str, parallel: str) -> str:
