@@ -152,7 +152,14 @@
     money(found);
   }
 
+  // The measured machine whose step prices are set; undefined for a reader's own.
+  const measured = () => data.machines.find((one) => same(one.rows, settings.rows));
+  const another = (api) => api.always || (measured() && !measured().hosts.includes(api.name));
+
   function money(found) {
+    at("usd-compared").textContent = measured()
+      ? `The first two bars are ${measured().model}. A bar of another model compares prices of the same traffic, not answers of the same worth.`
+      : "The first two bars are your model. Only a host of the same model sells the same answers; the other bars compare prices alone.";
     const mine = [
       ["this server, no speculation", found.baseline_usd_per_million, "sb-plain"],
       ["this server, speculating", found.usd_per_million, found.speedup < 1 ? "sb-loss" : "sb-win"],
@@ -162,7 +169,7 @@
       .filter((api) => api.model === model || api.always)
       .sort((one, other) => one.always - other.always)
       .map((api) => ({
-        label: api.name, value: apiUsdPerMillion(api, settings.input_per_output), kind: "sb-api", note: `published, ${api.said}`,
+        label: another(api) ? `${api.name}, another model` : api.name, value: apiUsdPerMillion(api, settings.input_per_output), kind: "sb-api", note: `published, ${api.said}`,
       }))
       .map((bar) => ({ ...bar, text: usd(bar.value) }));
     bars(at("chart-usd"), { label: "Dollars per million output tokens, prompts paid for too, on a logarithmic scale", rows: [...mine, ...theirs] });

@@ -199,6 +199,16 @@ def test_a_host_of_the_model_counts_as_the_model_does():
     assert (found.tokens_per_own, found.counted_by) == (1, api_prices.OWN)
 
 
+@pytest.mark.parametrize(
+    ("hardware", "hosts"), [("h200", ("Bedrock Qwen3-32B",)), ("cpu", ())], ids=["public", "our own"]
+)
+def test_hosts_are_those_of_the_same_weights(hardware, hosts):
+    served = config.load("02_eagle3", hardware, "full").target
+    assert api_prices.hosts(served) == hosts
+    same = api_prices.apis(["Bedrock Qwen3-32B", "GPT-5.4"], COUNTED, api_prices.hosts(served))["same_model"]
+    assert list(same) == [bool(hosts), False]
+
+
 def test_rented_machines_are_compared_with_the_models_hosts():
     table = api_prices.rented(published.load())
     assert {"GPT-OSS-120B", "Llama-3.3-70B"} == set(table["model"])

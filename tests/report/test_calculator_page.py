@@ -270,6 +270,20 @@ def test_charts_say_their_values_and_losses_are_marked(visit):
     assert any("published, 2026-" in bar and "github.com" in bar for bar in bars)
 
 
+def test_a_bill_says_whose_models_it_compares(visit):
+    labels = "all => all.map(one => one.textContent)"
+    page = visit()
+    assert page.inner_text("#usd-compared").startswith(
+        "The first two bars are pocket-dense (10 M parameters)."
+    )
+    bars = page.eval_on_selector_all("#chart-usd text:not(.sb-value)", labels)
+    assert [bar for bar in bars[2:] if not bar.endswith(", another model")] == []
+    page = visit(link(settings(*CASES[3])))  # a reader's own step prices
+    assert page.inner_text("#usd-compared").startswith("The first two bars are your model.")
+    bars = page.eval_on_selector_all("#chart-usd text:not(.sb-value)", labels)
+    assert {"GPT-5.4, another model", "Together Llama-3.3-70B"} <= set(bars)
+
+
 def test_it_fits_a_phone_and_every_field_has_its_name(page):
     page.set_viewport_size({"width": 390, "height": 844})
     page.wait_for_function("document.querySelector('#chart-k svg').clientWidth < 390")

@@ -9,7 +9,7 @@ import synthetic
 from specbook import config, records
 from specbook.bench import provenance
 from specbook.config import datasets
-from specbook.report.provenance_line import credit, credit_experiments, provenance_line
+from specbook.report.provenance_line import credit, credit_experiments, provenance_line, served
 
 PLAIN = (
     "Partial", "Another machine", "One restart", "Disturbed", "Older weights", "Older prompts",
@@ -190,3 +190,14 @@ def test_experiments_are_credited_with_kind_machine_and_days(days, said):
     assert credit_experiments(kept, "replayed") == f"measured · cpu-test-2c · {said} · replayed"
     assert credit_experiments(iter(kept)) == f"measured · cpu-test-2c · {said}"
     assert credit_experiments([]) == "nothing measured"
+
+
+@pytest.mark.parametrize(
+    ("hardware", "said"),
+    [("cpu", "pocket-dense (10 M parameters)"), ("h200", "qwen3-32b-fp8 (33 B parameters)")],
+)
+def test_the_served_model_is_named_with_its_size(hardware, said):
+    target = config.load("02_eagle3", hardware, "full").target
+    assert served(target) == said
+    unknown = target.model_copy(update={"model": "nobody/knows"})
+    assert served(unknown) == target.name

@@ -3,35 +3,45 @@
 List prices and rates are `published`; what is made of them here is `computed`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import pandas as pd
 
 from specbook.analysis import summaries
-from specbook.config import prices
+from specbook.config import models, prices
 from specbook.config.prices import ApiPrice, Price
+from specbook.config.schema import Target
 from specbook.records.published import PublishedRow
 from specbook.stats import cost
 
 OWN = "own count"
 COLUMNS = (
-    "name", "host", "model", "date", "source", "note", "counted_by", "tokens_per_own", "usd_per_million",
+    "name", "host", "model", "same_model", "date", "source", "note", "counted_by", "tokens_per_own",
+    "usd_per_million",
 )  # fmt: skip
 
 
-def apis(names: Iterable[str], counted: Mapping[str, float]) -> pd.DataFrame:
+def hosts(target: Target) -> tuple[str, ...]:
+    """Entries of `params/prices.yaml` that serve the target's own weights; none where nobody hosts them."""
+    known = models.by_hub_id(target.model)
+    return models.load(known[0]).apis if known else ()
+
+
+def apis(names: Iterable[str], counted: Mapping[str, float], same: Collection[str] = ()) -> pd.DataFrame:
     """What each API would have billed for this text, per million output tokens of *this* model.
 
     Args:
         names: entries of `params/prices.yaml`.
-        counted: `spending.characters`.
+        counted: `token_cost.characters`.
+        same: those of the names that serve this model, its `hosts`; all others answer with another one.
 
     Returns:
-        Columns: name, host, model, date, source, note, counted_by (how its tokens were counted: its tokenizer
-            is not at hand, so the maker's published rule is used, or else this model's own count),
-            tokens_per_own (its output tokens per one of ours), usd_per_million.
+        Columns: name, host, model, same_model, date, source, note, counted_by (how its tokens were counted:
+            its tokenizer is not at hand, so the maker's published rule is used, or else this model's own
+            count), tokens_per_own (its output tokens per one of ours), usd_per_million.
     """
-    return summaries.frame([_bill(prices.api(name), counted) for name in names], COLUMNS)
+    rows = [{**_bill(prices.api(name), counted), "same_model": name in same} for name in names]
+    return summaries.frame(rows, COLUMNS)
 
 
 def _bill(api: ApiPrice, counted: Mapping[str, float]) -> dict[str, object]:

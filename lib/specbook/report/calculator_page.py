@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from specbook.analysis import acceptance, prediction
+from specbook.analysis import acceptance, api_prices, prediction
 from specbook.config import prices
 from specbook.config.prices import ApiPrice
 from specbook.errors import RecordError
@@ -16,7 +16,7 @@ from specbook.records.published import PublishedRow
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
 from specbook.report import executed_pages
-from specbook.report.provenance_line import credit
+from specbook.report.provenance_line import credit, served
 from specbook.stats import theory
 
 POSITION = re.compile(r"acceptance_pos_(\d+)(_pct)?")
@@ -115,15 +115,18 @@ def _joint(group: list[PublishedRow]) -> list[float] | None:
 def measured_machines(runs: Iterable[RunRecord]) -> list[Entry]:
     """Step prices by batch of each machine and method that was measured at two K or more.
 
-    A row: `step_ms` is a step without speculation; verification and one draft pass are in such steps.
+    `model` is the one that was served, `hosts` the APIs that serve the same weights. A row: `step_ms` is a
+    step without speculation; verification and one draft pass are in such steps.
     """
     runs = list(runs)
+    target = runs[0].point.target
+    whose = {"model": served(target), "hosts": api_prices.hosts(target)}
     costs = prediction.step_costs(runs)
     step_ms = 1e3 * costs.groupby("concurrency")["baseline_step_s"].median()
     table = prediction.prices(costs).dropna(subset=["draft_cost"]).sort_values("concurrency")
     return [
         {"kind": runs[0].kind, "name": f"{runs[0].hardware.id}, {method}", "said": credit(runs),
-         "rows": [
+         **whose, "rows": [
             {"batch": float(row.concurrency), "step_ms": round(float(step_ms[row.concurrency]), 2),
              "verify": round(float(row.verify_cost), 3), "draft": round(max(float(row.draft_cost), 0.0), 3)}
             for row in group.itertuples()]}

@@ -4,13 +4,15 @@ from collections.abc import Iterable, Sequence
 
 from specbook.analysis import summaries
 from specbook.bench import plan_notes, provenance
-from specbook.config import Plan, Source, datasets
+from specbook.config import Plan, Source, datasets, models
+from specbook.config.schema import Target
 from specbook.records import machine_rule
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
 from specbook.report.text import count, listed, percent
 from specbook.stats.ratios import MIN_INTERVAL
+from specbook.stats.shape import TargetShape
 
 FULL = 0.95
 """Share of a batch's slots that must be taken on average for its window to be of that batch."""
@@ -121,6 +123,16 @@ def _weights_today(run: RunRecord) -> dict[str, str]:
     point, recorded = run.point, run.provenance.weights_sha256
     today = provenance.weights_sha256(point.target, point.speculation)
     return {role: recorded.get(role, sha) if sha.startswith("hub:") else sha for role, sha in today.items()}
+
+
+def served(target: Target) -> str:
+    """The model and its size, `pocket-dense (10 M parameters)`; its name alone where its shape is unknown."""
+    sized = TargetShape.of(target, *models.stored(target))
+    if sized is None:
+        return target.name
+    millions = sized.shape.num_parameters / 1e6
+    size = f"{millions / 1e3:.0f} B" if millions >= 1e3 else f"{millions:.0f} M"
+    return f"{target.name} ({size} parameters)"
 
 
 def credit(runs: Iterable[RunRecord], also: str = "") -> str:
