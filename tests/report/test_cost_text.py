@@ -117,11 +117,10 @@ def test_an_unverified_name_is_said_to_be_one():
     assert "**Claude Sonnet 4.7** could not be verified" in cost_text.unverified()
 
 
-def test_the_largest_doubt_is_the_first_bar():
-    bars = [cost.Bar("batch", 0.1, 1, 10.0, 1.0), cost.Bar("traffic", 0.9, 1, 1.1, 1.0)]
-    text = cost_text.largest_and_smallest_bar(bars)
-    assert "**batch**: between its ends the cost changes 10.0 times" in text
-    assert "kind of traffic, 1.10 times" in text
+def test_an_api_says_whether_it_is_the_same_model():
+    counted = {"input_characters": 40, "output_characters": 80, "input_tokens": 10, "output_tokens": 20}
+    listed = api_prices.apis(["GPT-5.4", HOST], counted, same=[HOST])
+    assert list(cost_text.apis(listed, 0.1)["answers by"]) == ["another model", "the same model"]
 
 
 def test_a_rate_that_breaks_the_strictest_objective_is_hollow():
@@ -133,8 +132,20 @@ def test_a_rate_that_breaks_the_strictest_objective_is_hollow():
 
 
 def test_labels_of_like_prices_share_a_line():
-    ax = draw.by_utilisation(good(200.0), 0.1, {"A": 10.0, "B": 10.5, "C": 2.0})
-    assert [text.get_text() for text in ax.texts] == ["C", "from A, B"]
+    prices = {"A": 10.0, "B": 10.5, "C": 2.0, "D": 2.1}
+    rows = [(name, usd, name == "D") for name, usd in prices.items()]
+    elsewhere = pd.DataFrame(rows, columns=["name", "usd_per_million", "same_model"])
+    ax = draw.by_utilisation(good(200.0), 0.1, elsewhere, "a small model")
+    said = [text.get_text() for text in ax.texts]
+    assert said == ["another model: C", "the same model: D", "other models: A and 1 more"]
+    assert ax.get_title(loc="left") == "solid: a small model"
+
+
+def test_a_line_is_named_beside_it():
+    table = pd.concat([good(200.0), good(300.0).assign(concurrency=32, load="batch 32")])
+    ax = draw.by_batch(table, dict.fromkeys(zip(table["load"], table["arm"], strict=True), True))
+    assert [text.get_text() for text in ax.texts] == [BASELINE, SPECULATING]
+    assert not ax.get_figure().legends
 
 
 def test_a_tornado_has_a_bar_for_each_doubt_around_the_base():

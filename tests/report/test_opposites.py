@@ -129,7 +129,7 @@ TRUTHS = {
     ),
     "too slow for every objective": Truth(
         World(step_s={1: 1.1, 8: 1.4, 32: 1.9}),
-        never=("so this is a tie", "the fastest that keeps it"),
+        never=("so this is a tie", "the fastest that keeps the strictest"),
         always=("no batch that was measured keeps that", "the fastest of all, since none keeps it"),
         alike=LATER,
     ),

@@ -15,6 +15,8 @@ from specbook.report.figures import style
 from specbook.report.figures.style import NO_PAIR, Reading, colour, marker, styled
 
 KINDS = (SPECULATING, BASELINE)
+ABOVE = {"xytext": (9, 6), "ha": "left", "va": "bottom"}
+BELOW = {"xytext": (-9, -6), "ha": "right", "va": "top"}
 TOO_SLOW = "No batch that was measured keeps the strictest objective."
 LABELS = {
     "utilisation": "utilisation", "price": "price of an hour", "traffic": "kind of traffic",
@@ -51,9 +53,7 @@ def by_batch(table: pd.DataFrame, keeps: Mapping[tuple[str, str], bool]) -> Axes
             end: [getattr(bill, end) for bill in cell["by_use"]] for end in ("value", "low", "high")
         })  # fmt: skip
         hue, reading = colour(kind, KINDS), Reading("${:.3g}", " per 1M")
-        style.with_interval(
-            ax, bills, "concurrency", ("value", "low", "high"), reading, color=hue, label=kind
-        )
+        style.with_interval(ax, bills, "concurrency", ("value", "low", "high"), reading, color=hue)
         for row in bills.itertuples():
             inside = hue if keeps[row.load, row.arm] else "white"
             ax.plot(row.concurrency, row.value, marker(kind, KINDS), markersize=9, color=hue,
@@ -61,8 +61,20 @@ def by_batch(table: pd.DataFrame, keeps: Mapping[tuple[str, str], bool]) -> Axes
     values = [bill.value for bill in table["by_use"]]
     style.batches(ax, table["concurrency"])
     _dollar_axis(ax, values)
-    style.legend_above([ax])
+    _name_lines(ax, table)
     return ax
+
+
+def _name_lines(ax: Axes, table: pd.DataFrame) -> None:
+    """Write each line's name beside it: above the start of the higher one, below the middle of the other."""
+    points = table.assign(usd=[bill.value for bill in table["by_use"]]).sort_values("concurrency")
+    lines = sorted((line for _, line in points.groupby("kind")), key=lambda line: -line["usd"].iloc[0])
+    for line, place in zip(lines, (ABOVE, BELOW), strict=False):
+        row = line.iloc[0 if place is ABOVE else len(line) // 2]
+        ax.annotate(
+            row["kind"], (row["concurrency"], row["usd"]), textcoords="offset points",
+            color=colour(row["kind"], KINDS), **place,
+        )  # fmt: skip
 
 
 @styled
@@ -84,10 +96,11 @@ def saved(table: pd.DataFrame) -> Axes:
 
 @styled
 @style.or_words(TOO_SLOW)
-def by_utilisation(table: pd.DataFrame, usd_per_hour: float, elsewhere: Mapping[str, float]) -> Axes:
-    """`token_cost.goodput` of one objective, by reservation; dotted: the same text's bill elsewhere."""
+def by_utilisation(table: pd.DataFrame, usd_per_hour: float, elsewhere: pd.DataFrame, served: str) -> Axes:
+    """`token_cost.goodput` of one objective, by reservation; dotted: `api_prices.apis` for the same text."""
     (ax,) = style.panels(1, height=4.4)
-    values = [*elsewhere.values()]
+    ax.set_title(f"solid: {served}", loc="left")
+    values = list(elsewhere["usd_per_million"])
     for row in table.itertuples():
         paid = sensitivity.by_utilisation(row.speed, usd_per_hour)
         ax.plot(*paid.to_numpy().T, color=colour(row.kind, KINDS), label=f"{row.kind}, {row.load}")
@@ -102,15 +115,22 @@ def by_utilisation(table: pd.DataFrame, usd_per_hour: float, elsewhere: Mapping[
     return ax
 
 
-def _alike(prices: Mapping[str, float]) -> list[tuple[float, str]]:
+def _alike(elsewhere: pd.DataFrame) -> list[tuple[float, str]]:
     """Prices within a third of each other as one line at the lowest of them: labels must not overlap."""
-    groups: list[tuple[float, list[str]]] = []
-    for name, value in sorted(prices.items(), key=lambda one: one[1]):
-        if groups and value < 1.33 * groups[-1][0]:
-            groups[-1][1].append(name)
+    groups: list[tuple[float, bool, list[str]]] = []
+    for row in elsewhere.sort_values("usd_per_million").itertuples():
+        if groups and row.usd_per_million < 1.33 * groups[-1][0] and row.same_model == groups[-1][1]:
+            groups[-1][2].append(row.name)
         else:
-            groups.append((value, [name]))
-    return [(value, ("from " if names[1:] else "") + ", ".join(names)) for value, names in groups]
+            groups.append((row.usd_per_million, row.same_model, [row.name]))
+    return [(value, _whose(same, names)) for value, same, names in groups]
+
+
+def _whose(same_model: bool, names: Sequence[str]) -> str:
+    """`another model: GPT-5.4-mini`, `other models: GPT-5.4 and 2 more`, `the same model: ...`."""
+    others = "other models" if names[1:] else "another model"
+    more = f" and {len(names) - 1} more" if names[1:] else ""
+    return f"{'the same model' if same_model else others}: {names[0]}{more}"
 
 
 @styled

@@ -1,6 +1,6 @@
 """The cost chapter in tables and sentences, from `analysis.token_cost`, `api_prices` and `sensitivity`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import pandas as pd
 
@@ -9,10 +9,11 @@ from specbook.analysis.intervals import side
 from specbook.analysis.token_cost import BASELINE, SPECULATING
 from specbook.config import prices
 from specbook.config.chapter import CostPlan
-from specbook.report.figures.cost_figures import LABELS
-from specbook.report.text import answers_text, count, ends
+from specbook.report.text import answers_text, count
 from specbook.stats import cost
 from specbook.stats.estimate import Estimate
+
+ANSWERS_BY = {True: "the same model", False: "another model"}
 
 
 def usd(value: float) -> str:
@@ -157,12 +158,13 @@ def purchases(plan: CostPlan, tokens_per_s: float) -> pd.DataFrame:
 
 
 def apis(table: pd.DataFrame, own: float) -> pd.DataFrame:
-    """Table of the same text's bill elsewhere, and the utilisation from which `own` is cheaper.
+    """Table of the same text's bill elsewhere, by whose model, and from which utilisation `own` is cheaper.
 
     Made from `api_prices.apis`.
     """
     columns = {
-        "API": table["name"], "$ per 1M": table["usd_per_million"].map(usd),
+        "API": table["name"], "answers by": table["same_model"].map(ANSWERS_BY),
+        "$ per 1M": table["usd_per_million"].map(usd),
         "cheaper here from": (own / table["usd_per_million"]).map(_busy),
         "its tokens per ours": [
             f"{row.tokens_per_own:.2f} ({row.counted_by})" for row in table.itertuples()
@@ -213,18 +215,6 @@ def rented(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns).set_index(["model", "draft"])
 
 
-def largest_and_smallest_bar(bars: Sequence[cost.Bar]) -> str:
-    """Sentences on what matters most and what matters least, from `sensitivity.bars`."""
-    if len(bars) < 2:
-        return "Fewer than two assumptions can be varied here, so none matters most."
-    first, last = bars[0], bars[-1]
-    factors = [max(one.at_low, one.at_high) / min(one.at_low, one.at_high) for one in (first, last)]
-    return (
-        f"The largest doubt is **{LABELS[first.name]}**: between its ends the cost changes {factors[0]:.1f} "
-        f"times. The smallest is {LABELS[last.name]}, {factors[1]:.2f} times."
-    )
-
-
 def keeps(table: pd.DataFrame, plan: CostPlan) -> Mapping[tuple[str, str], bool]:
     """Whether each load and arm of `token_cost.rates` keeps the first, strictest objective."""
     slo = next(iter(plan.slos.values()))
@@ -241,31 +231,10 @@ def _busy(share: float) -> str:
     return "never" if share > 1 else f"{100 * share:.3g} % busy"
 
 
-def batching(best: pd.DataFrame) -> str:
-    """Sentences on what the largest batch does to the cost, from `token_cost.best_arms`."""
-    sentences = []
-    for kind, cell in best.sort_values("concurrency").groupby("kind", sort=False):
-        first, last = cell.iloc[0], cell.iloc[-1]
-        start, end = first["by_use"].value, last["by_use"].value
-        if len(cell) > 1:
-            sentences.append(
-                f"With {kind} a million output tokens go from {usd(start)} at {first['load']} to "
-                f"{usd(end)} at {last['load']}: divided by {start / end:.1f}."
-            )
-    return " ".join(sentences) or "Only one batch was measured, so nothing is said of other batches."
-
-
-def reading(table: pd.DataFrame) -> str:
-    """Sentence on what a prompt's token costs beside an answer's, from `token_cost.splits`."""
-    if table.empty:
-        return "In these records TTFT does not grow with the prompt, so what reading costs is unknown."
-    shares = table["input_usd_per_million"] / table["output_usd_per_million"]
-    return f"A token that is read costs {ends(list(shares))} of one that is written, by load and arm."
-
-
 def case(chosen: pd.Series, plan: CostPlan) -> str:
     """Sentence on which rate stands for this server below, from `token_cost.base_case`."""
     slo = next(iter(plan.slos.values()))
     kept = chosen["ttft_p99_s"] <= slo.ttft_s and chosen["tpot_p99_s"] <= slo.tpot_s
-    which = "the fastest that keeps it" if kept else "the fastest of all, since none keeps it"
-    return f"The rate below is {which}: {chosen['arm']} at {chosen['load']}, {chosen['speed']:.0f} tokens/s."
+    fastest = "that keeps the strictest objective" if kept else "of all, since none keeps it"
+    named = f"{chosen['arm']} at {chosen['load']}, {chosen['speed']:.0f} tokens/s"
+    return f"The rate below is the fastest {fastest}: {named}."
