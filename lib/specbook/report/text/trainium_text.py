@@ -13,13 +13,13 @@ from specbook.config.machines import MachineFile, Served
 from specbook.records import published
 from specbook.records.published import PublishedRow
 from specbook.records.run import RunRecord
-from specbook.report.text import answers_text, listed, milliseconds, percent
+from specbook.report.text import answers_text, listed, milliseconds
 from specbook.stats import memory, roofline
 from specbook.stats.estimate import Estimate
 from specbook.stats.shape import ModelShape
 
 CHIPS = ("trn2", "inf2")
-"""Folders of params/ that the chapter holds side by side."""
+"""Folders of params/ that the chapter compares."""
 TARGET, HEAD = "qwen3-32b", "draft-model"
 """The pair of AWS's sample, in `params/models/`."""
 BATCH, CONTEXT = 4, 64 + 600 // 2
@@ -27,8 +27,6 @@ BATCH, CONTEXT = 4, 64 + 600 // 2
 
 Source: https://github.com/aws-neuron/aws-neuron-eks-samples, speculative_decoding_trn2_vllm at a7e41d16.
 """
-TTFT = ("ttft_ms", "ttft_p50_ms")
-"""Metrics of published rows."""
 
 
 class Chip(NamedTuple):
@@ -49,8 +47,8 @@ def answer(runs: Sequence[RunRecord], best: pd.DataFrame) -> str:
     Made from `traffic.best`.
     """
     each = [
-        f"at {one['load']} {one['method']} brings structured prompts {_gain(one[traffic.STRUCTURED])} and "
-        f"open-ended ones {_gain(one[traffic.OPEN])}"
+        f"at {one['load']} the speed-up of {one['method']} is {_gain(one[traffic.STRUCTURED])} on structured "
+        f"prompts and {_gain(one[traffic.OPEN])} on open-ended ones"
         for one in traffic.contrast(best)
     ]
     measured = any(run.hardware.kind == "neuron" for run in runs)
@@ -81,7 +79,7 @@ def contrasted(best: pd.DataFrame) -> str:
         kinds = (traffic.STRUCTURED, traffic.OPEN)
         lost = [name for name in kinds if side(one[name]["estimate"]) == "below"]
         slower = f"; slower than no speculation beyond the interval: {listed(lost)}" if lost else ""
-        apart = "cannot be held against" if one["ratio"] is None else f"is {one['ratio'].span(' times')}"
+        apart = "cannot be compared with" if one["ratio"] is None else f"is {one['ratio'].span(' times')}"
         lines.append(
             f"- **{one['load']}**, {one['method']}: the speed-up of structured prompts {apart} that of "
             f"open-ended ones{slower}."
@@ -109,26 +107,6 @@ def _milliseconds(seconds: Estimate) -> str:
     ).span(digits=1)
 
 
-def first_token(table: pd.DataFrame) -> str:
-    """Sentence on whether "TTFT is unchanged" was shown or refuted here, by load and method.
-
-    Made from `traffic.first_token`.
-    """
-    mine = table[table["metric"] == "ttft_s"] if len(table) else table
-    if mine.empty:
-        return "No round here has both a baseline and an arm with speculation: nothing is said of TTFT."
-    lines = {
-        "unchanged": "shown", "changed": "refuted", "undecided": "neither shown nor refuted",
-        "no interval": "not told, for want of an interval (it takes three restarts)",
-    }  # fmt: skip
-    verdicts = []
-    for name, words in lines.items():
-        cells = mine[mine["verdict"] == name]
-        each = [f"{row.method} at {row.load}" for row in cells.itertuples()]
-        verdicts += [f"{words} for {listed(each)}"] if each else []
-    return f'**"TTFT unchanged"**, to within {percent(traffic.SAME)} of the median, is {"; ".join(verdicts)}.'
-
-
 def published_rows() -> list[PublishedRow]:
     """Published rows of Trainium and Inferentia, prices left out."""
     return [row for row in published.load() if row.hardware[:3] in ("trn", "inf") and "usd" not in row.metric]
@@ -143,27 +121,6 @@ def others() -> pd.DataFrame:
         for row in published_rows()
     ]  # fmt: skip
     return pd.DataFrame(rows).set_index(["target", "draft"])
-
-
-def published_first_token() -> str:
-    """Published pairs of TTFT, without and with a draft: the change, derived from the two."""
-    rows = [row for row in published_rows() if row.metric in TTFT and row.number is not None]
-    plain = {_setup(row): row.number for row in rows if row.draft == "none"}
-    pairs = [(row, plain[_setup(row)]) for row in rows if row.draft != "none" and _setup(row) in plain]
-    each = [
-        f"{row.target_model} with {row.draft}, K={row.num_speculative_tokens}: "
-        f"{base:g} → {row.number:g} ms ({100 * (row.number / base - 1):+.0f} %)"
-        for row, base in pairs
-    ]
-    moved = sum(abs(row.number / base - 1) > traffic.SAME for row, base in pairs)
-    return (
-        f"Published pairs of TTFT, without → with speculation: {'; '.join(each)}. {moved} of {len(pairs)} "
-        f"moved by more than {percent(traffic.SAME)}; none of them gives an interval."
-    )
-
-
-def _setup(row: PublishedRow) -> tuple[str, ...]:
-    return row.system, row.target_model, row.hardware, row.dataset, row.batch_or_concurrency, row.metric
 
 
 def chips() -> list[Chip]:
@@ -226,19 +183,3 @@ def predicted(lengths: pd.DataFrame) -> pd.DataFrame:
             head = {"chip": chip.machine.title, "K": int(k), "a step costs": f"{cost:.2f} steps"}
             rows.append(head | each)
     return pd.DataFrame(rows).set_index(["chip", "K"]) if rows else pd.DataFrame()
-
-
-def owed() -> str:
-    """What the published inter-token latencies ask of the draft, by the roofline of their machine."""
-    mine = [row for row in published_rows() if row.metric == "itl_ms"]
-    values = [float(match.group()) for row in mine if (match := published.NUMBER.search(row.value))]
-    ratio, k, chip = max(values) / min(values), int(mine[0].num_speculative_tokens), chips()[0]
-    least, cost = step(chip, 0).least_s or float("nan"), price_of_step(chip, k)
-    return (
-        f"By this roofline a plain step of {models.load(TARGET).title} on {chip.devices} chips of "
-        f"{chip.machine.title} takes at least {milliseconds(least)}, and one with K={k} costs {cost:.2f} of "
-        f"them: to go from about {max(values):g} ms to about {min(values):g} ms, as published, takes an "
-        f"acceptance length of {ratio * cost:.1f} of at most {k + 1}. The published latencies are "
-        f"{min(values) / least / 1e3:.0f} and {max(values) / least / 1e3:.0f} times the least; what "
-        "fills the rest, no source says."
-    )
