@@ -91,7 +91,7 @@ def test_colours_are_variables_and_nothing_leaks(figure):
     assert not re.findall(r"(?:fill|stroke)[:=]\s*\"?#[0-9a-f]{3,6}", bare)
     assert "<style" not in text
     assert ' id="figure_1"' not in text
-    assert "below the line speculation loses" in text  # letters are text
+    assert "below the line: slower" in text  # letters are text
 
 
 def test_it_is_drawn_the_same_each_time_and_named(figure):

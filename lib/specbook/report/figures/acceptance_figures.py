@@ -165,7 +165,9 @@ def experts_touched(table: pd.DataFrame, num_experts: int, num_experts_per_token
         cell, ends = table[table["domain"] == domain], ("experts", "low", "high")
         style.with_interval(ax, cell, "tokens", ends, EXPERTS, linestyle="none", **look(domain))
     line = moe_tables.independent(num_experts, num_experts_per_token, table["tokens"].max())
-    ax.plot(line["tokens"], line["experts"], "--", color="black", label="independent routing")
+    ax.plot(line["tokens"], line["experts"], "--", color="black")
+    ax.annotate("independent routing", line.iloc[len(line) // 3], xytext=(-8, 6), textcoords="offset points",
+                ha="right", fontsize=10)  # fmt: skip
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set_ylim(0, num_experts * 1.08)

@@ -25,14 +25,14 @@ def _predicted(axes: Mapping[str, Axes]) -> None:
 @styled
 @style.or_words(NO_PAIR)
 def by_load(table: pd.DataFrame) -> Axes:
-    """Rows of `speedup.speedups`, one per load and domain, with its interval; K beside each point."""
+    """Rows of `speedup.speedups`, one per load and domain, with its interval; above each its K."""
     (ax,) = style.panels(1, height=4.4)
     for row in style.by_load_and_domain(ax, table, ENDS, TIMES).itertuples():
         top = row.high if pd.notna(row.high) else row.speedup
-        ax.annotate(f"K={row.num_speculative_tokens}", (row.place, top),
+        ax.annotate(str(row.num_speculative_tokens), (row.place, top),
                     xytext=(0, 7), textcoords="offset points", ha="center", fontsize=10)  # fmt: skip
     style.ratio_axis(ax, [*table["speedup"], *table["low"], *table["high"] * 1.15])
-    style.below_the_line(ax, "below the line speculation loses")
+    style.below_the_line(ax, "numbers: K; below the line: slower")
     style.legend_above([ax])
     return ax
 
