@@ -168,17 +168,6 @@ def test_arms_of_two_targets_bear_their_target():
     assert list(steps.options(found)["arm"])[2:] == ["mixture, baseline", "mixture, ngram K=3"]
 
 
-def test_an_options_worth_is_over_the_shortest_baseline_step():
-    dense, mixture = ({"name": name} for name in ("dense", "mixture"))
-    found = [*kept((None, 4, 2), (DRAFT, 10, 5), target=dense), *kept((DRAFT, 9, 9), target=mixture)]
-    table = steps.brought(found)  # the mixture has no baseline
-    assert list(table["target"]) == ["dense", "dense"]
-    assert list(table["price"].round(3)) == [5.0, 2.5]
-    assert list(table["brings"].round(3)) == [0.4, 0.8]  # two tokens a step
-    assert "dense, ngram K=3: 0.40 as planned, 0.80 other." in remarks.brought(table)
-    assert "not known yet" in remarks.brought(steps.brought([]))
-
-
 def test_no_two_parts_of_a_step_share_a_colour():
     parts = pd.DataFrame([("dense", "baseline", part, 1.0) for part in PARTS], columns=list(steps.PARTS))
     drawn = [bars.patches[0].get_facecolor() for bars in draw.step_parts(parts).containers]

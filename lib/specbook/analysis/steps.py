@@ -18,7 +18,6 @@ from specbook.stats.shape import TargetShape
 
 PARTS = ("target", "arm", "part", "milliseconds")
 OPTIONS = ("arm", "option", "length", "estimate")
-BROUGHT = ("target", "arm", "option", "length", "price", "brings")
 UNKNOWN = dict.fromkeys(("memory_s", "compute_s", "least_s", "overhead_s", "bound"))
 
 
@@ -130,33 +129,8 @@ def options(results: Iterable[tuple[ExperimentRecord, StepTimes]]) -> pd.DataFra
     return summaries.frame(rows, OPTIONS)
 
 
-def brought(results: Iterable[tuple[ExperimentRecord, StepTimes]]) -> pd.DataFrame:
-    """What each variant of each draft's step is worth, computed: columns BROUGHT.
-
-    `price` is its step over the shortest that any variant of the same target's baseline has, and `brings` its
-    length over that. They were timed apart, so there is no interval. A target without a baseline has no row.
-    """
-    results = list(results)
-    arms, rows = _arms([record for record, _ in results]), []
-    base = {
-        _target(record): min(map(_step_s, result.variants))
-        for record, result in results if _drafts(record) is None
-    }  # fmt: skip
-    for (record, result), arm in zip(results, arms, strict=True):
-        if _drafts(record) is not None and _target(record) in base:
-            for one in result.variants:
-                price = _step_s(one) / base[_target(record)]
-                names = {"target": _target(record), "arm": arm, "option": one.name}
-                rows.append({**names, "length": one.length, "price": price, "brings": one.length / price})
-    return summaries.frame(rows, BROUGHT)
-
-
 def _step_s(variant: Variant) -> float:
     return ratios.geometric_mean_ci(variant.step_s, unit_of_n="turns").value
-
-
-def _drafts(record: ExperimentRecord) -> object:
-    return record.experiment.parameters.get("speculation")
 
 
 def _target(record: ExperimentRecord) -> str:
@@ -165,7 +139,7 @@ def _target(record: ExperimentRecord) -> str:
 
 def _arms(records: Sequence[ExperimentRecord]) -> list[str]:
     """What each ran, named with its target where they have several."""
-    given = [_drafts(record) for record in records]
+    given = [record.experiment.parameters.get("speculation") for record in records]
     arms = [Speculation.model_validate(one).label if one else "baseline" for one in given]
     targets = [_target(record) for record in records]
     if len(set(targets)) < 2:

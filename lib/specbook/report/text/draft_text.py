@@ -127,17 +127,3 @@ def options(table: pd.DataFrame) -> str:
         effects = "; ".join(f"{effect} {listed(names)}" for effect, names in arms.items())
         lines.append(f"- *{option}* {effects}.")
     return "\n".join(lines) or "Neither was tried yet."
-
-
-def brought(table: pd.DataFrame) -> str:
-    """Sentence on tokens a step over its price, with each option, from `steps.brought`."""
-    each = [
-        f"{arm}: " + ", ".join(f"{row.brings:.2f} {row.option}" for row in cell.itertuples())
-        for arm, cell in table.groupby("arm", sort=False)
-    ]
-    if not each:
-        return "What the options are worth is not known yet: no baseline was taken apart beside them."
-    return (
-        "Tokens a step over what the step costs, in the shortest step that a baseline took with any of the "
-        f"options (computed, times taken apart, no interval): {'; '.join(each)}."
-    )
