@@ -18,7 +18,9 @@ from specbook.engine import server as engine_server
 from specbook.errors import EngineError
 from specbook.report import render
 
-COMMANDS = ("doctor", "run", "book", "check", "pack", "probe", "readme", "serve", "skill", "ask", "train")
+COMMANDS = (
+    "doctor", "run", "book", "check", "compare", "pack", "probe", "readme", "serve", "skill", "ask", "train",
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

@@ -4,9 +4,14 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from specbook.errors import ConfigError
+
+_others: ContextVar[Path | None] = ContextVar("_others", default=None)
 
 
 def root() -> Path:
@@ -21,7 +26,18 @@ def params_dir() -> Path:
 
 def results_dir() -> Path:
     """Records, append-only: `<hardware-id>/<chapter>/`, each in a file of its own until it is packed."""
-    return Path(os.environ.get("SPECBOOK_RESULTS") or root() / "results")
+    return _others.get() or Path(os.environ.get("SPECBOOK_RESULTS") or root() / "results")
+
+
+@contextmanager
+def results_of(folder: Path | None) -> Iterator[None]:
+    """For as long as it lasts, `results_dir` is another checkout's; None: it stays what it is."""
+    held = folder and folder / "results"
+    token = _others.set(held if held and held.is_dir() else folder)
+    try:
+        yield
+    finally:
+        _others.reset(token)
 
 
 def models_dir() -> Path:

@@ -1,4 +1,4 @@
-"""The command line: doctor, run, book, check, pack, readme, skill, train; serving and deploy beside them."""
+"""The command line: doctor, run, book, check, pack, readme, skill, train; its other modules have the rest."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
+from specbook.cli.comparing import compare
 from specbook.cli.serving import ask, probe, serve
 from specbook.console import busy, complain, one_clear_message, out
 from specbook.deploy.commands import app as deploy_app
@@ -30,7 +31,7 @@ app = typer.Typer(
     no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False,
 )  # fmt: skip
 app.add_typer(deploy_app, name="deploy")
-for command in (serve, ask, probe):
+for command in (serve, ask, probe, compare):
     app.command()(command)
 
 Hardware = Annotated[str, typer.Option(help="A folder of params/.")]

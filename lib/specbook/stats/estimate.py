@@ -26,7 +26,7 @@ class Estimate(Frozen):
     prompts: int | None = None
     """Distinct prompts that the interval covers beside `n`; None where it holds them fixed."""
     level: float = 0.95
-    method: Literal["student-t", "prompts-and-restarts", "wilson", "poisson", "none"]
+    method: Literal["student-t", "welch-t", "prompts-and-restarts", "wilson", "poisson", "none"]
 
     def through(self, function: Callable[[float], float]) -> Self:
         """The estimate of a `function` of the number, one that rises everywhere or falls everywhere."""

@@ -76,11 +76,15 @@ def crossed_ci(by_restart: ArrayLike, by_prompt: Sequence[ArrayLike], level: flo
 def _prompts_half(domains: Sequence[NDArray[np.float64]], level: float) -> float:
     """Half-width over prompts: jackknife variances added up, with Satterthwaite's degrees of freedom."""
     variances = np.array([(len(x) - 1) ** 2 / len(x) * x.var(ddof=1) for x in domains])
-    total = variances.sum()
+    return _summed_half(variances, [len(x) - 1 for x in domains], level)
+
+
+def _summed_half(variances: NDArray[np.float64], freedoms: Sequence[int], level: float) -> float:
+    """Half-width for a sum of independent parts, each with its variance and its degrees of freedom."""
+    total = float(variances.sum())
     if not total > 0:
         return 0.0
-    freedom = total**2 / (variances**2 / [len(x) - 1 for x in domains]).sum()
-    return _t(level, freedom) * math.sqrt(total)
+    return _t(level, total**2 / float((variances**2 / freedoms).sum())) * math.sqrt(total)
 
 
 def _estimate(value: float, ends: tuple[float | None, float | None], **rest: object) -> Estimate:
@@ -105,6 +109,34 @@ def ratio_ci(
     logs = np.log(num / den)
     low, high = (None if end is None else math.exp(end) for end in _student(logs, level))
     return _estimate(math.exp(logs.mean()), (low, high), n=len(logs), unit_of_n=unit_of_n, level=level)
+
+
+def independent_ratio_ci(
+    numerator: ArrayLike, denominator: ArrayLike, level: float = 0.95, unit_of_n: str = "restarts"
+) -> Estimate:
+    """Ratio of two geometric means, of samples [n] and [m] that share no round, by Welch's t on logarithms.
+
+    Wider than `ratio_ci`, since nothing cancels. Its `n` is the smaller sample's.
+
+    Raises:
+        ValueError: if a value is not positive and finite.
+
+    Source: Welch 1947 (doi:10.1093/biomet/34.1-2.28).
+    """
+    num, den = finite(numerator, "numerator"), finite(denominator, "denominator")
+    if min(num.min(), den.min()) <= 0:
+        raise ValueError(f"need positive values, got {num.min():g} and {den.min():g}")
+    logs, fewest = (np.log(num), np.log(den)), min(len(num), len(den))
+    change = float(logs[0].mean() - logs[1].mean())
+    value = Estimate(
+        value=math.exp(change), low=None, high=None, n=fewest, unit_of_n=unit_of_n, level=level, method="none"
+    )
+    if fewest < MIN_INTERVAL:
+        return value
+    errors = np.array([x.var(ddof=1) / len(x) for x in logs])
+    half = _summed_half(errors, [len(x) - 1 for x in logs], level)
+    ends = {"low": math.exp(change - half), "high": math.exp(change + half)}
+    return value.model_copy(update={**ends, "method": "welch-t"})
 
 
 def geometric_mean_ci(values: ArrayLike, level: float = 0.95, unit_of_n: str = "restarts") -> Estimate:

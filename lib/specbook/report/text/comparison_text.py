@@ -1,0 +1,111 @@
+"""A comparison of two selections: one sentence, and the whole for a terminal, as Markdown and as JSON."""
+
+from typing import Any
+
+import pandas as pd
+
+from specbook.analysis.comparison import Comparison
+from specbook.analysis.intervals import side
+from specbook.analysis.sides import CELL, Side
+from specbook.report import tables
+from specbook.report.text import count, listed, percent
+from specbook.stats.estimate import Estimate
+
+PARTS = {"length": "acceptance length", "step_s": "time of a step", "ttft_s": "time to first token"}
+
+
+def summary(found: Comparison) -> str:
+    """Whether B is slower, by how much, and by which part; what of the machine may be the cause."""
+    one, margin = found.overall["tokens_per_s"], percent(found.tolerance)
+    span = one.span(digits=3) if one else "no restart has every cell"
+    opening = {
+        "better": f"B is faster by {_share(one)}",
+        "worse": f"B is slower by {_share(one)}",
+        "not worse": f"B is not slower by more than {margin} (B/A {span})",
+        "cannot tell": f"Whether B is slower by {margin} cannot be told (B/A {span}{_needed(found.overall)})",
+    }[found.overall["verdict"]]
+    parts = [_moved(name, found) for name in PARTS if found.overall[name]]
+    worse = int((found.cells["verdict"] == "worse").sum())
+    over = f"over {count(len(found.cells), 'cell')}, {worse} of them worse, on these prompts"
+    return " ".join([f"{opening}, {over}: {'; '.join(parts)}.", *_machine(found)])
+
+
+def _share(ratio: Estimate | None) -> str:
+    """`7.0 % [4.1, 9.8]` of a ratio of 0.93, or of 1.07."""
+    if ratio is None or ratio.low is None or ratio.high is None:
+        return ""
+    ends = sorted(100 * abs(end - 1) for end in (ratio.low, ratio.high))
+    return f"{percent(abs(ratio.value - 1), 1)} [{ends[0]:.1f}, {ends[1]:.1f}]"
+
+
+def _needed(row: dict[str, Any]) -> str:
+    return f"; {row['needed']} restarts a side would see it" if row["needed"] else ""
+
+
+def _moved(name: str, found: Comparison) -> str:
+    ratio = found.overall[name]
+    moved = {"below": "fell", "above": "rose"}.get(side(ratio) or "")
+    if moved is None:
+        return f"the {PARTS[name]} is not shown to change (B/A {ratio.span(digits=3)})"
+    where = found.position if (name, moved) == ("length", "fell") else None
+    return f"the {PARTS[name]} {moved} by {_share(ratio)}" + (f", most at position {where}" if where else "")
+
+
+def _machine(found: Comparison) -> list[str]:
+    sentences = []
+    if {"host", "hardware"} & found.differs.keys():
+        sentences.append("The host differs or is unknown: it may be the machine. Measure both in one round.")
+    elif not found.overall["paired"]:
+        sentences.append("They share no rounds, so drift in the machine's speed is in the ratio.")
+    both = {"A": found.a.windows["disturbed"], "B": found.b.windows["disturbed"]}
+    busy = [f"{own.sum()} of {len(own)} windows of {name}" for name, own in both.items() if own.any()]
+    if busy:
+        sentences.append(f"Other programs took more than a tenth of the cores in {listed(busy)}.")
+    return sentences
+
+
+def page(found: Comparison, markdown: bool = False) -> str:
+    """The sentence, a table of the cells (names that all share left out), and what else differs."""
+    names = [name for name in CELL if name in found.cells and found.cells[name].nunique() > 1]
+    if "arm" in names and not found.cells.duplicated([name for name in names if name != "draft"]).any():
+        names = [name for name in names if name != "draft"]  # the arm says it
+    rows = [*found.cells.to_dict("records"), dict.fromkeys(names, "all") | found.overall]
+    table = pd.DataFrame([{name: row[name] for name in names} | _shown(row) for row in rows])
+    lines = [
+        *(_side(name, own) for name, own in (("A", found.a), ("B", found.b))),
+        *(f"{key} differs: {a} in A, {b} in B" for key, (a, b) in found.differs.items()),
+        *(f"left out: {count(n, 'cell')} {why}" for why, n in found.left_out.items()),
+    ]
+    drawn = tables.markdown(table) if markdown else table.to_string(index=False)
+    return "\n\n".join([summary(found), drawn, "\n".join(f"- {line}" for line in lines)])
+
+
+def _shown(row: dict[str, Any]) -> dict[str, str]:
+    spans = {name: row[name].span() if row[name] else "" for name in ("tokens_per_s", *PARTS)}
+    needed = f" ({row['needed']} restarts)" if row["verdict"] == "cannot tell" and row["needed"] else ""
+    restarts = f"{row['restarts_a']}, {row['restarts_b']} {'paired' if row['paired'] else 'unpaired'}"
+    return {**spans, "restarts": restarts, "verdict": row["verdict"] + needed}
+
+
+def _side(name: str, own: Side) -> str:
+    facts = own.windows["facts"]
+    dates, hosts = (", ".join(sorted({one[key] or "unknown" for one in facts})) for key in ("date", "host"))
+    return f"{name}: {own.selection.text}: {count(len(facts), 'record')}, {dates}, host {hosts}"
+
+
+def body(found: Comparison) -> dict[str, Any]:
+    """The comparison as JSON; ratios are of B over A."""
+    sides = {
+        name: {"selection": own.selection.text, "records": list(own.windows["run_id"])}
+        for name, own in (("a", found.a), ("b", found.b))
+    }
+    rows = [_plain(row) for row in (found.overall, *found.cells.to_dict("records"))]
+    rest = {key: getattr(found, key) for key in ("tolerance", "position", "differs", "left_out")}
+    return {"summary": summary(found), **sides, **rest, "overall": rows[0], "cells": rows[1:]}
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: value.model_dump() if isinstance(value, Estimate) else None if pd.isna(value) else value
+        for key, value in row.items()
+    }
