@@ -24,8 +24,8 @@ for each in (out, err):
 
 
 @contextmanager
-def one_clear_message(interrupted: str = "interrupted.") -> Iterator[None]:
-    """A mistake the user can fix ends in one message and a non-zero exit; so does Ctrl-C.
+def one_clear_message(interrupted: str = "interrupted.", code: int = 1) -> Iterator[None]:
+    """A mistake the user can fix ends in one message and a non-zero exit, `code`; so does Ctrl-C.
 
     A name that is too long for a file is such a mistake, whatever was to be done with the file.
     """
@@ -33,14 +33,14 @@ def one_clear_message(interrupted: str = "interrupted.") -> Iterator[None]:
         yield
     except SpecbookError as error:
         complain("specbook:", str(error))
-        raise typer.Exit(1) from None
+        raise typer.Exit(code) from None
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
             raise
         complain(
             "specbook:", f"no file can be called {error.filename!r}: {error.strerror}. To fix: shorten it"
         )
-        raise typer.Exit(1) from None
+        raise typer.Exit(code) from None
     except KeyboardInterrupt:
         complain("specbook:", interrupted)
         raise typer.Exit(130) from None

@@ -1,6 +1,7 @@
-"""The commands that compare records: `compare`."""
+"""The commands that compare records: `compare` and `gate`."""
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,3 +27,44 @@ def compare(
     with one_clear_message(), busy("reading records"):
         found = comparison.compare(*(sides.read(selection.read(text)) for text in (a, b)), tolerance)
     typer.echo(json.dumps(comparison_text.body(found)) if as_json else comparison_text.page(found, markdown))
+
+
+def gate(
+    a: Chosen,
+    b: Annotated[str | None, typer.Argument(help="As A; --plan does without it.")] = None,
+    thresholds: Annotated[
+        Path | None,
+        typer.Option(help="YAML: a metric and the share by which B may be worse; by_cell; cannot_tell."),
+    ] = None,
+    tolerance: Annotated[
+        float | None, typer.Option(help="Of tokens_per_s, before that of the file.", min=0.001, max=0.9)
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write a JUnit report to this file.")] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Only say how many restarts it takes.")] = False,
+    power: Annotated[float, typer.Option(help="Of --plan.", min=0.5, max=0.999)] = 0.8,
+) -> None:  # fmt: skip
+    """Exit with 1 if B is worse than A by more than the thresholds, with 2 if they cannot be compared."""
+    from specbook.analysis import gate, sides
+    from specbook.config.yaml_files import read_as
+    from specbook.errors import ConfigError
+    from specbook.records import selection
+    from specbook.records.atomic_files import write_atomically
+    from specbook.report import gate_report
+    from specbook.report.text import comparison_text
+
+    with one_clear_message(code=2), busy("reading records"):
+        asked = read_as(thresholds, gate.Thresholds) if thresholds else gate.Thresholds()
+        asked = asked.model_copy(update={"tokens_per_s": tolerance} if tolerance else {})
+        if b is None and not plan:
+            raise ConfigError("a gate compares A with B: give B too, or --plan")
+        both = [sides.read(selection.read(text)) for text in (a, b) if text is not None]
+        if plan:
+            restarts = gate.plan(*both, wanted=power)
+            typer.echo(gate_report.planned(restarts, gate.alarms(both[0].windows), power))
+            return
+        found, checks = gate.check(*both, asked)
+        if junit:
+            write_atomically(junit, gate_report.junit(checks))
+    typer.echo("\n".join([comparison_text.summary(found), *map(gate_report.line, checks)]))
+    if not all(check.passed for check in checks):
+        raise typer.Exit(1)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
-from specbook.cli.comparing import compare
+from specbook.cli.comparing import compare, gate
 from specbook.cli.serving import ask, probe, serve
 from specbook.console import busy, complain, one_clear_message, out
 from specbook.deploy.commands import app as deploy_app
@@ -31,7 +31,7 @@ app = typer.Typer(
     no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False,
 )  # fmt: skip
 app.add_typer(deploy_app, name="deploy")
-for command in (serve, ask, probe, compare):
+for command in (serve, ask, probe, compare, gate):
     app.command()(command)
 
 Hardware = Annotated[str, typer.Option(help="A folder of params/.")]
