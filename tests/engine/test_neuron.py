@@ -58,6 +58,8 @@ def test_what_it_does_not_know_is_refused_with_the_way_out(nxdi, method):
     assert "no random weights" in nxdi.refusal(TARGET.model_copy(update={"load_format": "dummy"}), None)
     played = drafted("draft_model").model_copy(update={"synthetic_acceptance_rates": (0.5,)})
     assert "plays no acceptance" in nxdi.refusal(TARGET, played)
+    by_batch = {"num_speculative_tokens_per_batch_size": ((1, 1, 7), (2, 4, 0))}
+    assert "compiles one K" in nxdi.refusal(TARGET, drafted("draft_model").model_copy(update=by_batch))
 
 
 def test_each_server_has_compiled_graphs_of_its_own(nxdi, monkeypatch):

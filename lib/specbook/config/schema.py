@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from specbook import paths
-from specbook.config import methods
+from specbook.config import draft_schedule, methods
 
 Domain = Literal["code", "chat", "math", "json", "prose"]
 ExecutionMode = Literal["compiled", "eager"]
@@ -101,6 +101,8 @@ class Draft(Frozen):
     prompt_lookup_max: int | None = None
     synthetic_acceptance_rates: tuple[Annotated[float, Field(ge=0, le=1)], ...] | None = None
     """Joint acceptance of each of K positions, played in place of the draft's own: answers are noise."""
+    num_speculative_tokens_per_batch_size: draft_schedule.Rows | None = None
+    """K by the requests in a step; `num_speculative_tokens` is then the largest (`config.draft_schedule`)."""
 
     @model_validator(mode="after")
     def _joint(self) -> "Draft":
@@ -139,10 +141,19 @@ class Speculation(Draft):
             raise ValueError(f"synthetic_acceptance_rates has {len(rates)} positions, and K is {k}: give {k}")
         return self
 
+    @model_validator(mode="after")
+    def _obeyed_schedule(self) -> "Speculation":
+        rows, k = self.num_speculative_tokens_per_batch_size, self.num_speculative_tokens
+        if rows is not None and (problem := draft_schedule.problem(rows, k, self.drafting.varying_k)):
+            raise ValueError(f"num_speculative_tokens_per_batch_size: {problem}")
+        return self
+
     @property
     def label(self) -> str:
         """Name for tables and figures: `EAGLE-3 K=5`; `EAGLE-3 K=5 at 3.21` where acceptance is played."""
-        name = f"{self.drafting.title} K={self.num_speculative_tokens}"
+        by_batch = self.num_speculative_tokens_per_batch_size
+        drafted = draft_schedule.label(by_batch) if by_batch else f"K={self.num_speculative_tokens}"
+        name = f"{self.drafting.title} {drafted}"
         rates = self.synthetic_acceptance_rates
         return name if rates is None else f"{name} at {1 + sum(rates):.2f}"
 

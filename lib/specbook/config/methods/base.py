@@ -8,10 +8,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from specbook.config import heads
 from specbook.config.checkpoint import Checkpoint
+from specbook.config.draft_schedule import VaryingK
 from specbook.errors import ConfigError
 from specbook.suggestions import explain, near
 
-OF_EVERY_METHOD = ("method", "num_speculative_tokens", "parallel_drafting", "synthetic_acceptance_rates")
+OF_EVERY_METHOD = (
+    "method", "num_speculative_tokens", "num_speculative_tokens_per_batch_size", "parallel_drafting",
+    "synthetic_acceptance_rates",
+)  # fmt: skip
 """Keys that a plan sets for whatever method it names."""
 OF_ITS_OWN = "use a draft that was trained for this target, or train one"
 
@@ -42,6 +46,8 @@ class Method:
     """The word for people, in tables and figures."""
     parallel_drafting: ClassVar[bool] = False
     """Whether one forward pass drafts all K tokens: with `name` it tells methods apart."""
+    varying_k: ClassVar[VaryingK] = "any"
+    """Which K a server may draft from step to step; see `config.draft_schedule`."""
     keys: ClassVar[type[Keys]] = Keys
     """What may and must be set beside `method`, K and `parallel_drafting`."""
     packages: ClassVar[tuple[tuple[str, str], ...]] = ()

@@ -16,6 +16,7 @@ class PEagle(Eagle3):
 
     title = "P-EAGLE"
     parallel_drafting = True
+    varying_k = "all or none"
 
     @classmethod
     def recognises(cls, draft: Checkpoint) -> bool:

@@ -20,5 +20,6 @@ class Suffix(Method):
     """Needs no training; K is only the most that it may draft."""
 
     name = title = "suffix"
+    varying_k = "never"
     keys = _Keys
     packages = (("arctic_inference", "arctic-inference==0.1.1"),)

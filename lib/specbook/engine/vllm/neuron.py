@@ -55,9 +55,13 @@ class NxdInference(Vllm):
         return "accelerator"
 
     def refusal(self, target: Target, speculation: Speculation | None) -> str | None:
-        """Methods that it does not know, random weights, and acceptance that is played."""
+        """Methods that it does not know, random weights, acceptance that is played, and K by batch."""
         if target.load_format == "dummy" or (speculation and speculation.synthetic_acceptance_rates):
             return f"{self.title} loads no random weights and plays no acceptance: use real models"
+        if speculation and speculation.num_speculative_tokens_per_batch_size:
+            return (
+                f"{self.title} compiles one K into its graph: name no num_speculative_tokens_per_batch_size"
+            )
         if speculation is None or speculation.method in MODES:
             return None
         return (
