@@ -1,0 +1,162 @@
+"""K by batch from measurements: what a draft is to draft at each batch, and why.
+
+At each measured batch that K whose speed-up over no speculation has the highest lower bound; of bounds that
+agree to two digits the smaller K; 0 where none is 1.0 or more. A batch between two measured ones gets what
+the larger of them gets, because a K gains less as a batch grows; above the largest nothing is drafted.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from specbook.analysis import speedup, summaries
+from specbook.analysis.paired import PairedRatios
+from specbook.config.draft_schedule import VaryingK
+from specbook.config.schema import Speculation
+from specbook.errors import RecordError
+from specbook.records.run import RunRecord
+from specbook.records.run_set import RunSet
+from specbook.stats import windows
+from specbook.stats.estimate import Estimate
+from specbook.stats.ratios import MIN_INTERVAL
+
+
+class Measured(NamedTuple):
+    """A draft at one batch: its speed over the best baseline of its rounds, the mean of all domains."""
+
+    batch: int
+    draft: Speculation
+    ratio: PairedRatios
+    estimate: Estimate
+
+    @property
+    def k(self) -> int:
+        """Its draft tokens a step."""
+        return self.draft.num_speculative_tokens
+
+
+class Row(NamedTuple):
+    """What is drafted from one batch to another, both included."""
+
+    first: int
+    last: int
+    k: int
+    shown: Measured | None
+    """What says so, at the measured batch; where K is 0 the K that came nearest. None: nothing measured."""
+
+    @property
+    def bound(self) -> float:
+        """Speed-up over no speculation that is shown at least."""
+        return self.shown.estimate.low if self.k and self.shown else 1.0
+
+
+class Schedule(NamedTuple):
+    """What one method is to draft at each batch."""
+
+    method: str
+    draft: Speculation | None
+    """With its K by batch; None where it is never to draft."""
+    rows: tuple[Row, ...]
+    gain: float
+    """Geometric mean of the bounds at the measured batches."""
+
+
+def measured(runs: Iterable[RunRecord]) -> list[Measured]:
+    """Every draft of one K at every batch, in the order of batch and K.
+
+    Only windows whose slots were full count, and only drafts that have every domain of their batch. The mean
+    may hide a domain that is slower: give the runs of that one alone to see.
+
+    Raises:
+        RecordError: if nothing is left, or the records are of several targets.
+    """
+    closed = RunSet(run for run in RunSet.of(runs).closed if _has_one_k(run))
+    loops = summaries.concurrency(closed)
+    full = loops["steady"] & ((loops["asked"] == 1) | (loops["share"] >= windows.FULL))
+    kept = RunSet(run for run, is_full in zip(closed, full, strict=True) if is_full)
+    table = speedup.speedups(kept)
+    table = table[table["method"] != "baseline"]
+    if len(table[["target", "dtype"]].drop_duplicates()) != 1:
+        raise RecordError(
+            f"of {len(closed)} closed loops, {len(kept)} with all slots taken, no draft of one target shares "
+            "a round with a baseline. To fix: name the plan of one target, with eight requests a slot or more"
+        )
+    loads = {run.point.load.label: run.point.load.concurrency for run in kept}
+    drafts = {str(run.point.arm): run.point.speculation for run in kept.drafting}
+    found = [
+        Measured(
+            loads[load], drafts[arm], PairedRatios.mean(list(cells["paired"])), speedup.over_domains(cells)
+        )
+        for (load, arm), cells in table.groupby(["load", "arm"], sort=False)
+        if len(cells) == table.loc[table["load"] == load, "domain"].nunique()
+    ]
+    return sorted(found, key=lambda one: (one.batch, one.k))
+
+
+def _has_one_k(run: RunRecord) -> bool:
+    how = run.point.speculation
+    return how is None or not (how.num_speculative_tokens_per_batch_size or how.synthetic_acceptance_rates)
+
+
+def schedules(every: Sequence[Measured], max_num_seqs: int) -> list[Schedule]:
+    """A schedule for each method, for a server of so many sequences; that of the highest gain first.
+
+    Raises:
+        RecordError: if a method has no interval at one of its batches, saying how many restarts it lacks.
+    """
+    cells: dict[str, dict[int, dict[int, Measured]]] = {}
+    for one in every:
+        cells.setdefault(one.draft.drafting.title, {}).setdefault(one.batch, {})[one.k] = one
+    made = [_schedule(method, by_batch, max_num_seqs) for method, by_batch in cells.items()]
+    return sorted(made, key=lambda one: -round(one.gain, 2))
+
+
+def _schedule(method: str, by_batch: Mapping[int, Mapping[int, Measured]], max_num_seqs: int) -> Schedule:
+    lows = {batch: _lows(method, batch, there) for batch, there in by_batch.items()}
+    drafts = {k: one.draft for there in by_batch.values() for k, one in there.items()}
+    varying = next(iter(drafts.values())).drafting.varying_k
+    chosen, rows, first = _choose(lows, varying), [], 1
+    for batch, there in by_batch.items():
+        if first <= max_num_seqs:
+            shown = there[chosen[batch] or _best(lows[batch])]
+            rows.append(Row(first, min(batch, max_num_seqs), chosen[batch], shown))
+            first = batch + 1
+    gain = math.exp(sum(math.log(row.bound) for row in rows) / len(rows))
+    if first <= max_num_seqs:
+        rows.append(Row(first, max_num_seqs, rows[-1].k if varying == "never" else 0, None))
+    ks = {row.k for row in rows}
+    by_size = None if len(ks) == 1 else tuple((row.first, row.last, row.k) for row in rows)
+    draft = (
+        drafts[max(ks)].model_dump() | {"num_speculative_tokens_per_batch_size": by_size} if max(ks) else None
+    )
+    return Schedule(method, draft and Speculation.model_validate(draft), tuple(rows), gain)
+
+
+def _lows(method: str, batch: int, there: Mapping[int, Measured]) -> dict[int, float]:
+    """K -> lower bound, of those that have one."""
+    lows = {k: one.estimate.low for k, one in there.items() if one.estimate.low is not None}
+    if not lows:
+        n = max(one.estimate.n for one in there.values())
+        more = f"{MIN_INTERVAL - n} more (`specbook run` with --set restarts={MIN_INTERVAL})"
+        raise RecordError(
+            f"{method} at batch {batch} has {n} restarts beside a baseline, and too few for an interval. To "
+            f"fix: measure {more if n < MIN_INTERVAL else f'{MIN_INTERVAL} prompts a domain or more'}"
+        )
+    return lows
+
+
+def _choose(lows: Mapping[int, Mapping[int, float]], varying: VaryingK) -> dict[int, int]:
+    """batch -> K, from batch -> K -> lower bound."""
+    faster = {batch: {k: low for k, low in own.items() if low >= 1} for batch, own in lows.items()}
+    if varying == "any":
+        return {batch: _best(own) for batch, own in faster.items()}
+    ks = {k for own in faster.values() for k in own}
+    if varying == "never":
+        ks = {k for k in ks if all(k in own for own in faster.values())}
+    only = _best({k: sum(math.log(own.get(k, 1.0)) for own in faster.values()) for k in ks})
+    return {batch: only if only in own else 0 for batch, own in faster.items()}
+
+
+def _best(values: Mapping[int, float]) -> int:
+    """The K of the highest value, of those that agree to two digits the smallest; 0 of none."""
+    return max(sorted(values), key=lambda k: round(values[k], 2), default=0)
