@@ -11,6 +11,8 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from specbook.cli.comparing import compare, gate
+from specbook.cli.options import Group, Hardware, OwnDrafts, OwnPrompts, OwnTarget, Settings
+from specbook.cli.scheduling import schedule
 from specbook.cli.serving import ask, probe, serve
 from specbook.console import busy, complain, one_clear_message, out
 from specbook.deploy.commands import app as deploy_app
@@ -31,11 +33,9 @@ app = typer.Typer(
     no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False,
 )  # fmt: skip
 app.add_typer(deploy_app, name="deploy")
-for command in (serve, ask, probe, compare, gate):
+for command in (serve, ask, probe, compare, gate, schedule):
     app.command()(command)
 
-Hardware = Annotated[str, typer.Option(help="A folder of params/.")]
-Group = Annotated[str, typer.Option(help="`quick`: the book in minutes; `full`: what results/ ships.")]
 Chapters = Annotated[list[str], typer.Argument(help="Chapters, e.g. 02_eagle3 (or 02), or `all`.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be measured.")]
 Since = Annotated[
@@ -46,20 +46,6 @@ Replicate = Annotated[
     bool, typer.Option("--replicate", help="Measure again what other hosts of this machine have measured.")
 ]
 Dirty = Annotated[bool, typer.Option("--dirty", help="Measure into results/ with uncommitted changes.")]
-OwnTarget = Annotated[
-    str | None, typer.Option(help="Your own model, a folder or a hub id, in place of the plan's.")
-]
-OwnDrafts = Annotated[
-    list[str] | None,
-    typer.Option(help="A folder, a hub id or a method such as ngram; give it again for another."),
-]
-OwnPrompts = Annotated[
-    str | None, typer.Option(help="Your own traffic: JSON lines, each with `prompt` or `messages`.")
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Another parameter of the plan, KEY=VALUE, such as domains=\\[json]."),
-]
 RESUMABLE = "interrupted. What was done is on disk; run it again to go on."
 
 
