@@ -19,8 +19,7 @@ from matplotlib.text import Text
 
 PROJECT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((PROJECT / "notebooks").glob("*.ipynb"))
-READABLE = ("01_baseline", "02_eagle3", "03_p_eagle", "04_domain_drift", "05_moe", "06_trainium", "07_hpa", "08_cost")
-"""Chapters whose visible cells are a program by themselves; the others follow."""
+NAMES = tuple(path.stem for path in NOTEBOOKS)
 WIDE = {"display.width": 10_000, "display.max_columns": None, "display.max_rows": None}
 
 

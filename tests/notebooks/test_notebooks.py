@@ -84,7 +84,7 @@ def test_cells_are_short_and_define_no_classes(cells):
         assert not kinds & {ast.AsyncFunctionDef, ast.ClassDef}, cell.source
 
 
-@pytest.mark.parametrize("name", chapters.READABLE)
+@pytest.mark.parametrize("name", chapters.NAMES)
 def test_at_least_half_of_the_code_is_visible(name):
     lines = chapters.lines_of_code(name)
     assert lines[True] / sum(lines.values()) >= VISIBLE, lines

@@ -170,7 +170,7 @@ def test_the_records_show_every_takeaway(root, html, group):
             assert any("**Takeaway.**" in text for text in shown), f"{name}: {cell.source}"
 
 
-@pytest.mark.parametrize("name", chapters.READABLE)
+@pytest.mark.parametrize("name", chapters.NAMES)
 def test_visible_cells_alone_rebuild_the_numbers(name):
     shown = filter(chapters.visible, chapters.cells(name))
     assert any("assert_allclose(by_hand" in cell.source for cell in shown)
