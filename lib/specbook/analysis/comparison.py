@@ -62,10 +62,10 @@ class Samples(NamedTuple):
         `stats.power`), and `needed`: restarts a side that would see a slowdown of `tolerance`."""
         a, b = self.values("tokens_per_s")
         sd = float((b - a).std() if self.paired else np.sqrt((a.var() + b.var()) / 2))
-        found = {metric: self.ratio(metric, level) for metric in METRICS}
+        ratios = {metric: self.ratio(metric, level) for metric in METRICS}
         return {
-            **found, "paired": self.paired, "restarts_a": len(a), "restarts_b": len(b), "sd": sd,
-            "verdict": verdict(found["tokens_per_s"], tolerance),
+            **ratios, "paired": self.paired, "restarts_a": len(a), "restarts_b": len(b), "sd": sd,
+            "verdict": verdict(ratios["tokens_per_s"], tolerance),
             "needed": power.restarts_for(tolerance, sd, self.paired) if np.isfinite(sd) else None,
         }  # fmt: skip
 

@@ -61,13 +61,13 @@ def check(a: Side, b: Side, asked: Thresholds) -> tuple[Comparison, list[Check]]
     shares = {name: share for name in METRICS if (share := getattr(asked, name)) is not None}
     tolerance = asked.tokens_per_s or TOLERANCE
     cells = len(comparison.compare(a, b).cells) if asked.by_cell else 0
-    found = comparison.compare(a, b, tolerance, 1 - 0.05 / max(1, len(shares) * (1 + cells)))
-    names = [name for name in CELL if name in found.cells]
-    each = found.cells.to_dict("records") if asked.by_cell else []
-    rows = {"all cells": found.overall} | {
+    compared = comparison.compare(a, b, tolerance, 1 - 0.05 / max(1, len(shares) * (1 + cells)))
+    names = [name for name in CELL if name in compared.cells]
+    each = compared.cells.to_dict("records") if asked.by_cell else []
+    rows = {"all cells": compared.overall} | {
         ", ".join(filter(None, (row[name] for name in names))): row for row in each
     }
-    return found, [
+    return compared, [
         _check(f"{name}: {cell}", row[name], share, name in FALLING, asked.cannot_tell == "pass")
         for name, share in shares.items() for cell, row in rows.items() if row[name] is not None
     ]  # fmt: skip
@@ -85,8 +85,8 @@ def plan(a: Side, b: Side | None = None, wanted: float = 0.8) -> pd.DataFrame:
     even those are too few. Without B as for one that varies as A does, in rounds of its own.
     """
     again = a._replace(windows=a.windows.assign(round=a.windows["round"] + " again"))
-    found = comparison.compare(a, b or again)
-    spreads = [(row["sd"], row["paired"]) for row in (found.overall, *found.cells.to_dict("records"))]
+    compared = comparison.compare(a, b or again)
+    spreads = [(row["sd"], row["paired"]) for row in (compared.overall, *compared.cells.to_dict("records"))]
     rows = []
     for slowdown in SLOWDOWNS:
         beyond = power.MOST_RESTARTS + 1

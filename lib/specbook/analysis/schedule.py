@@ -83,14 +83,14 @@ def measured(runs: Iterable[RunRecord]) -> list[Measured]:
         )
     loads = {run.point.load.label: run.point.load.concurrency for run in kept}
     drafts = {str(run.point.arm): run.point.speculation for run in kept.drafting}
-    found = [
+    choices = [
         Measured(
             loads[load], drafts[arm], PairedRatios.mean(list(cells["paired"])), speedup.over_domains(cells)
         )
         for (load, arm), cells in table.groupby(["load", "arm"], sort=False)
         if len(cells) == table.loc[table["load"] == load, "domain"].nunique()
     ]
-    return sorted(found, key=lambda one: (one.batch, one.k))
+    return sorted(choices, key=lambda one: (one.batch, one.k))
 
 
 def _has_one_k(run: RunRecord) -> bool:

@@ -37,13 +37,13 @@ def read(selection: Selection) -> Side:
     with paths.results_of(selection.folder):
         table = summaries.throughput(runs).drop(columns="arm")
         ttft_s = [_ttft_s(run) for run in runs]
-    told = [facts(run) for run in runs]
+    known = [facts(run) for run in runs]
     counted = [run.measurement.spec_decode for run in runs if run.measurement]
     named = table.rename(columns={"label": "arm", "output_tokens_per_s": "tokens_per_s"})
     return Side(selection, named.assign(
         ttft_s=ttft_s, length=[acceptance.length(one) if one else np.nan for one in counted],
         asked=[_asked(run) for run in runs], disturbed=[run.disturbed for run in runs],
-        spec_decode=counted, facts=told, draft=[one["draft"] for one in told],
+        spec_decode=counted, facts=known, draft=[one["draft"] for one in known],
     ))  # fmt: skip
 
 

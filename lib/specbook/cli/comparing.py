@@ -25,8 +25,10 @@ def compare(
     from specbook.report.text import comparison_text
 
     with one_clear_message(), busy("reading records"):
-        found = comparison.compare(*(sides.read(selection.read(text)) for text in (a, b)), tolerance)
-    typer.echo(json.dumps(comparison_text.body(found)) if as_json else comparison_text.page(found, markdown))
+        compared = comparison.compare(*(sides.read(selection.read(text)) for text in (a, b)), tolerance)
+    typer.echo(
+        json.dumps(comparison_text.body(compared)) if as_json else comparison_text.page(compared, markdown)
+    )
 
 
 def gate(
@@ -62,9 +64,9 @@ def gate(
             restarts = gate.plan(*both, wanted=power)
             typer.echo(gate_report.planned(restarts, gate.alarms(both[0].windows), power))
             return
-        found, checks = gate.check(*both, asked)
+        compared, checks = gate.check(*both, asked)
         if junit:
             write_atomically(junit, gate_report.junit(checks))
-    typer.echo("\n".join([comparison_text.summary(found), *map(gate_report.line, checks)]))
+    typer.echo("\n".join([comparison_text.summary(compared), *map(gate_report.line, checks)]))
     if not all(check.passed for check in checks):
         raise typer.Exit(1)

@@ -52,12 +52,12 @@ def schedule(
         served = runs.drafting[0].point.target
         server = _server(overlay, served) if form == "patch" else {}
         seqs = manifests.flag(server, "max-num-seqs") or served.max_num_seqs
-        found = choosing.schedules(every, int(seqs))
+        chosen = choosing.schedules(every, int(seqs))
         for one in (one for one in every if one.estimate.low is None):
             complain("left out:", f"{one.draft.label} at batch {one.batch}, {one.estimate.format('×')}")
-        text = _written(form, found, runs)
+        text = _written(form, chosen, runs)
         if form == "patch":
-            text += draft_patch.kustomization(overlay, server, _config(found[0]))
+            text += draft_patch.kustomization(overlay, server, _config(chosen[0]))
         typer.echo(text.rstrip())
 
 
@@ -65,8 +65,8 @@ def _server(overlay: str, target: "Target") -> dict[str, Any]:
     """The container that serves the target; says so where it does otherwise than was measured."""
     from specbook.deploy import manifests
 
-    found = manifests.deployment(manifests.render(manifests.overlay(overlay)))
-    server = found["spec"]["template"]["spec"]["containers"][0]
+    deployment = manifests.deployment(manifests.render(manifests.overlay(overlay)))
+    server = deployment["spec"]["template"]["spec"]["containers"][0]
     name, dtype = (manifests.flag(server, key) for key in ("served-model-name", "dtype"))
     if name != target.name:
         raise ConfigError(f"overlay {overlay!r} serves {name}, not {target.name}. To fix: give its --overlay")
@@ -82,19 +82,19 @@ def _config(best: "Schedule") -> dict[str, Any] | None:
     return best.draft and best.draft.engine_config()
 
 
-def _written(form: str, found: "Sequence[Schedule]", runs: "RunSet") -> str:
+def _written(form: str, chosen: "Sequence[Schedule]", runs: "RunSet") -> str:
     """All schedules in a table, or the first: as an option, a profile, or the comments above a patch."""
     from specbook.report.provenance_line import credit
     from specbook.report.text import listed, schedule_text
 
-    best, target = found[0], runs.drafting[0].point.target
+    best, target = chosen[0], runs.drafting[0].point.target
     option = f"--speculative-config {shlex.quote(json.dumps(_config(best)))}" if best.draft else NEVER
     if form == "option":
         return option
     source = f"{credit(runs, listed(sorted({run.point.traffic.domain for run in runs})))}, {target.execution}"
     if form == "table":
-        each = ["\n  ".join([f"\n{one.method}", *schedule_text.reasons(one)]) for one in found]
-        beside = ["", *schedule_text.side_by_side(found)] if len(found) > 1 else []
+        each = ["\n  ".join([f"\n{one.method}", *schedule_text.reasons(one)]) for one in chosen]
+        beside = ["", *schedule_text.side_by_side(chosen)] if len(chosen) > 1 else []
         return "\n".join([source, *each, *beside, "", option])
     why = [
         source,

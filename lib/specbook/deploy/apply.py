@@ -76,10 +76,10 @@ def _step(cluster: Kubectl, manifest: Manifest, created: set[str], force: bool) 
     try:
         before, after = sides(cluster.diff(manifest, *options(force)))
     except KubectlError as error:
-        if manifest["metadata"].get("namespace") in created and "namespaces" in error.said:
-            if "(NotFound)" in error.said:  # its namespace comes with it: the server cannot try it yet
+        if manifest["metadata"].get("namespace") in created and "namespaces" in error.stderr:
+            if "(NotFound)" in error.stderr:  # its namespace comes with it: the server cannot try it yet
                 return Step(manifest, "create", difference(None, manifest))
-        elif manifest["kind"] == "Job" and "immutable" in error.said:
+        elif manifest["kind"] == "Job" and "immutable" in error.stderr:
             return Step(manifest, "replace", difference(None, manifest))
         raise
     diff = difference(before, after) if after else ""
@@ -142,7 +142,7 @@ def remove(cluster: Kubectl, manifest: Manifest, wait: bool = True) -> bool:
     try:
         return bool(cluster.run("delete", *how, stdin=json.dumps(manifest)))
     except KubectlError as error:
-        if NO_KIND.search(error.said):
+        if NO_KIND.search(error.stderr):
             return False
         raise
 

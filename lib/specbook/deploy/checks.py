@@ -29,12 +29,12 @@ DOOR = "--middleware=specbook.engine.vllm.auth_middleware.Door"
 
 def problems(manifests: list[Manifest]) -> list[str]:
     """One sentence for each thing that would hurt in operation; empty when all is well."""
-    found = [problem for pod in pod_templates(manifests) for problem in _pod_problems(pod)]
+    pod_problems = [problem for pod in pod_templates(manifests) for problem in _pod_problems(pod)]
     serving = server(manifests)
     if serving:
-        found += _server_problems(serving)
-        found += [*_key_problems(manifests, serving), *_scaling_problems(manifests, serving)]
-    return [*found, *_selector_problems(manifests), *_revision_problems(manifests)]
+        pod_problems += _server_problems(serving)
+        pod_problems += [*_key_problems(manifests, serving), *_scaling_problems(manifests, serving)]
+    return [*pod_problems, *_selector_problems(manifests), *_revision_problems(manifests)]
 
 
 def _server_problems(pod: PodTemplate) -> Iterator[str]:

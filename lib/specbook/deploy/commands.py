@@ -55,8 +55,8 @@ def _served(manifests: "list[Manifest]") -> "tuple[str, str, Manifest]":
     """Namespace, name and object of the Deployment that serves."""
     from specbook.deploy.manifests import deployment
 
-    found = deployment(manifests)
-    return found["metadata"]["namespace"], found["metadata"]["name"], found
+    manifest = deployment(manifests)
+    return manifest["metadata"]["namespace"], manifest["metadata"]["name"], manifest
 
 
 def _confirm(what: str, yes: bool) -> None:
@@ -95,10 +95,10 @@ def check(overlay: Overlay) -> None:
 def _problems(manifests: "list[Manifest]") -> list[str]:
     from specbook.deploy.checks import problems
 
-    found = problems(manifests)
-    for problem in found:
+    faults = problems(manifests)
+    for problem in faults:
         complain("to fix:", problem)
-    return found
+    return faults
 
 
 @app.command()
@@ -126,8 +126,8 @@ def apply(
     from specbook.deploy import rollout
 
     manifests = _objects(overlay)
-    if found := _problems(manifests):
-        raise ConfigError(f"nothing was changed: {len(found)} things to fix first")
+    if faults := _problems(manifests):
+        raise ConfigError(f"nothing was changed: {len(faults)} things to fix first")
     cluster = _cluster(context, kubeconfig)
     steps = applying.plan(cluster, _fitting(manifests, cluster), force)
     after = (lambda _: None) if no_wait else rollout.for_jobs(cluster, timeout, _say)

@@ -29,7 +29,7 @@ def models(environment: Mapping[str, str]) -> dict[str, str]:
     Raises:
         ConfigError: if a variable is missing, or a revision is no commit.
     """
-    found = {}
+    repositories = {}
     for role in ("TARGET", "DRAFT"):
         repository, revision = environment.get(f"{role}_REPO"), environment.get(f"{role}_REVISION")
         if role == "TARGET" and not repository:
@@ -39,8 +39,8 @@ def models(environment: Mapping[str, str]) -> dict[str, str]:
         if repository:
             if not REVISION.fullmatch(revision or ""):
                 raise ConfigError(f"{role}_REVISION is {revision!r}: set the 40-digit commit of {repository}")
-            found[revision] = repository
-    return found
+            repositories[revision] = repository
+    return repositories
 
 
 def sha256(path: Path) -> str:

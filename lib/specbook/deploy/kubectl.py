@@ -64,9 +64,9 @@ WHOLE_OBJECT = re.compile(r"Invalid value: \S*\{.*\}: ")
 class KubectlError(ClusterError):
     """A call that failed, explained; `said` is what kubectl printed, which may hold secrets."""
 
-    def __init__(self, message: str, said: str) -> None:
+    def __init__(self, message: str, stderr: str) -> None:
         super().__init__(message)
-        self.said = said
+        self.stderr = stderr
 
 
 def local_kubeconfig() -> Path:
@@ -89,10 +89,10 @@ def program() -> str:
         ConfigError: if there is none.
     """
     beside = Path(sys.executable).with_name("kubectl")
-    found = str(beside) if beside.is_file() else shutil.which("kubectl")
-    if not found:
+    path = str(beside) if beside.is_file() else shutil.which("kubectl")
+    if not path:
         raise ConfigError(f"kubectl is missing. To fix: {INSTALL}")
-    return found
+    return path
 
 
 @contextmanager
@@ -112,8 +112,8 @@ def outdated() -> str:
     """The fix where kubectl is older than OLDEST, to say of what it refused; empty where it is not."""
     asked = [program(), "version", "--client", "--output=json"]
     try:
-        said = subprocess.run(asked, capture_output=True, text=True, timeout=TIMEOUT_S).stdout
-        minor = minor_of(json.loads(said)["clientVersion"])
+        stdout = subprocess.run(asked, capture_output=True, text=True, timeout=TIMEOUT_S).stdout
+        minor = minor_of(json.loads(stdout)["clientVersion"])
     except (OSError, ValueError, LookupError, TypeError, subprocess.TimeoutExpired):
         return ""
     older = f"this kubectl is 1.{minor}, and 1.{OLDEST} is the oldest that was tried: {INSTALL}"
@@ -165,12 +165,12 @@ class Kubectl:
             raise self._error(arguments[0], done.stderr)
         return done.stdout
 
-    def _error(self, command: str, said: str) -> KubectlError:
+    def _error(self, command: str, stderr: str) -> KubectlError:
         def contexts() -> list[str]:
             return replace(self, context=None).run("config", "get-contexts", "--output=name").split()
 
-        older = outdated() if UNKNOWN.search(said) else ""
-        return KubectlError(f"kubectl {command}: {explain(said, contexts)}{older}", said)
+        older = outdated() if UNKNOWN.search(stderr) else ""
+        return KubectlError(f"kubectl {command}: {explain(stderr, contexts)}{older}", stderr)
 
     def where(self) -> tuple[str, str]:
         """Context and address of the API server, which answers.
@@ -243,21 +243,21 @@ class Kubectl:
             yield client
 
 
-def explain(said: str, contexts: Callable[[], list[str]]) -> str:
+def explain(stderr: str, contexts: Callable[[], list[str]]) -> str:
     """One message for what kubectl printed on standard error.
 
     Args:
         contexts: names in the kubeconfig, asked for only where one is misspelt.
     """
-    if NO_KUBECONFIG.search(said):  # without what kubectl says: it may quote the file, and so a token
+    if NO_KUBECONFIG.search(stderr):  # without what kubectl says: it may quote the file, and so a token
         return "no usable kubeconfig. To fix: name one with --kubeconfig, or `make cluster` makes one"
-    if match := NO_CONTEXT.search(said):
+    if match := NO_CONTEXT.search(stderr):
         name = match[1] or match[2]
         return f"no context {name!r} in the kubeconfig{near(name, contexts())}"
-    if kinds := dict.fromkeys(NO_KIND.findall(said)):
+    if kinds := dict.fromkeys(NO_KIND.findall(stderr)):
         return "; ".join(missing_kind(version, kind) for kind, version in kinds)
-    fix = next((fix for pattern, fix in FIXES if re.search(pattern, said)), "")
-    return f"{brief(said)}. To fix: {fix}" if fix else brief(said)
+    fix = next((fix for pattern, fix in FIXES if re.search(pattern, stderr)), "")
+    return f"{brief(stderr)}. To fix: {fix}" if fix else brief(stderr)
 
 
 def missing_kind(api_version: str, kind: str) -> str:
@@ -266,8 +266,8 @@ def missing_kind(api_version: str, kind: str) -> str:
     return f"the cluster does not know {kind} ({api_version}). To fix: {fix}"
 
 
-def brief(said: str) -> str:
+def brief(stderr: str) -> str:
     """The message without log lines, repetitions, advice of several lines, and whole objects."""
-    lines = (line.strip() for line in said.partition("Please review")[0].splitlines())
+    lines = (line.strip() for line in stderr.partition("Please review")[0].splitlines())
     kept = (PREFIX.sub("", WHOLE_OBJECT.sub("", line)) for line in lines if line and not NOISE.match(line))
     return "; ".join(dict.fromkeys(kept)) or "kubectl failed and printed nothing"

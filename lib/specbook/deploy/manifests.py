@@ -60,8 +60,8 @@ def render(folder: Path) -> list[Manifest]:
     try:
         text = Kubectl().run("kustomize", str(folder))
     except KubectlError as error:
-        said = error.said.strip().removeprefix("error: ").splitlines() or ["it gives no reason"]
-        raise ConfigError(f"kustomize refuses {folder}: {said[0]}{kubectl.outdated()}") from None
+        lines = error.stderr.strip().removeprefix("error: ").splitlines() or ["it gives no reason"]
+        raise ConfigError(f"kustomize refuses {folder}: {lines[0]}{kubectl.outdated()}") from None
     return [document for document in yaml.safe_load_all(text) if document]
 
 
@@ -151,12 +151,12 @@ def deployment(manifests: list[Manifest]) -> Manifest:
     """
     serving = server(manifests)
     candidates = [*([serving.owner] if serving else []), *find(manifests, "Deployment")]
-    found = next((each for each in candidates if each["kind"] == "Deployment"), None)
-    if found is None:
+    manifest = next((each for each in candidates if each["kind"] == "Deployment"), None)
+    if manifest is None:
         raise ConfigError(
             "the overlay has no Deployment, and nothing else is waited for, watched or rolled back"
         )
-    return found
+    return manifest
 
 
 def quantity(text: str) -> float:

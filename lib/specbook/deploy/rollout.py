@@ -66,7 +66,7 @@ def rollout(cluster: Kubectl, deployment: Manifest) -> Look:
     try:
         state = cluster.run("rollout", "status", f"deployment/{metadata['name']}", inside, "--watch=false")
     except KubectlError as error:
-        if "progress deadline" not in error.said:
+        if "progress deadline" not in error.stderr:
             raise
         state = failed = "the rollout is past its progress deadline"
     replica_set, pods = newest(cluster.get("replicasets,pods", inside, f"--selector={labels}")["items"])
@@ -90,12 +90,12 @@ def until_done(look: Callable[[], Look], timeout_s: float, report: Report) -> No
     Raises:
         ClusterError: if it fails, cannot end, or is late; names the pod and the fix. It goes on all the same.
     """
-    deadline, said = time.monotonic() + timeout_s, set[str]()
+    deadline, printed = time.monotonic() + timeout_s, set[str]()
     while True:
         now = look()
         for line in [now.state, *map(str, now.pods)]:
-            if line not in said:
-                said.add(line)
+            if line not in printed:
+                printed.add(line)
                 report(line)
         if now.done:
             return
@@ -132,9 +132,9 @@ def for_rollouts(cluster: Kubectl, manifests: list[Manifest], timeout_s: float, 
         until_done(lambda deployment=deployment: rollout(cluster, deployment), left_s, report)
 
 
-def _conditions(found: Manifest) -> dict[str, str]:
+def _conditions(manifest: Manifest) -> dict[str, str]:
     """Conditions that hold: type to message, or to the type where there is none."""
-    conditions = found.get("status", {}).get("conditions") or []
+    conditions = manifest.get("status", {}).get("conditions") or []
     return {c["type"]: c.get("message") or c["type"] for c in conditions if c["status"] == "True"}
 
 
@@ -159,9 +159,9 @@ def _last_words(container: Manifest) -> str:
     ended = (container.get("lastState") or {}).get("terminated")
     if not ended:
         return ""
-    said = (ended.get("message") or "").strip().splitlines()
+    lines = (ended.get("message") or "").strip().splitlines()
     why = f"{container['name']} ended with {ended.get('reason', 'Error')}, exit {ended.get('exitCode')}"
-    return f"{why}: {said[-1]}" if said else why
+    return f"{why}: {lines[-1]}" if lines else why
 
 
 def newest(objects: list[Manifest]) -> tuple[Manifest, list[Manifest]]:
@@ -178,10 +178,10 @@ def newest(objects: list[Manifest]) -> tuple[Manifest, list[Manifest]]:
 
 def refused(replica_set: Manifest) -> str:
     """Why pods cannot even be created: a quota, an admission rule; empty when they can."""
-    if not (said := _conditions(replica_set).get("ReplicaFailure")):
+    if not (message := _conditions(replica_set).get("ReplicaFailure")):
         return ""
-    fix = "raise the quota, or ask for less" if "exceeded quota" in said else "do as the message says"
-    return f"Pods cannot be created: {said}. To fix: {fix}"
+    fix = "raise the quota, or ask for less" if "exceeded quota" in message else "do as the message says"
+    return f"Pods cannot be created: {message}. To fix: {fix}"
 
 
 @dataclass(frozen=True)
@@ -249,12 +249,12 @@ def _read(client: httpx.Client, path: str) -> Manifest | None:
         answer = client.get(path)
         if answer.status_code == 404:
             return None
-        found = answer.json()
+        body = answer.json()
     except (httpx.HTTPError, ValueError) as error:
         raise ClusterError(f"cannot read {path}: no answer of the API server") from error
     if answer.is_error:
-        raise ClusterError(explain(found.get("message", answer.reason_phrase), list))
-    return found
+        raise ClusterError(explain(body.get("message", answer.reason_phrase), list))
+    return body
 
 
 def autoscaler_metrics(scaler: Manifest) -> dict[str, float | None]:

@@ -132,18 +132,18 @@ class Router:
     ) -> None:
         headers = {k: v for k, v in request.headers.items() if k.lower() not in OWN_HEADERS} | PLAIN
         url = self._servers[name] + request.path_qs
-        async with self._session.request(request.method, url, data=body, headers=headers) as found:
-            if found.status >= web.HTTPInternalServerError.status_code:
-                raise ClientError(f"it answered {found.status}")
-            answer.set_status(found.status, found.reason)
-            for key, value in found.headers.items():
+        async with self._session.request(request.method, url, data=body, headers=headers) as upstream:
+            if upstream.status >= web.HTTPInternalServerError.status_code:
+                raise ClientError(f"it answered {upstream.status}")
+            answer.set_status(upstream.status, upstream.reason)
+            for key, value in upstream.headers.items():
                 if key.lower() not in OWN_HEADERS:
                     answer.headers[key] = value
-            streams = found.content_type == "text/event-stream"
+            streams = upstream.content_type == "text/event-stream"
             reader = StreamReader()
             with _unless_gone(whole=False):
                 await answer.prepare(request)
-            async for piece in found.content.iter_any():
+            async for piece in upstream.content.iter_any():
                 if streams:
                     reader.feed(piece)
                 with _unless_gone(whole=reader.done):

@@ -120,13 +120,13 @@ def measured_machines(runs: Iterable[RunRecord]) -> list[Entry]:
     """
     runs = list(runs)
     target = runs[0].point.target
-    whose = {"model": served(target), "hosts": api_prices.hosts(target)}
+    model = {"model": served(target), "hosts": api_prices.hosts(target)}
     costs = prediction.step_costs(runs)
     step_ms = 1e3 * costs.groupby("concurrency")["baseline_step_s"].median()
     table = prediction.prices(costs).dropna(subset=["draft_cost"]).sort_values("concurrency")
     return [
         {"kind": runs[0].kind, "name": f"{runs[0].hardware.id}, {method}", "said": credit(runs),
-         **whose, "rows": [
+         **model, "rows": [
             {"batch": float(row.concurrency), "step_ms": round(float(step_ms[row.concurrency]), 2),
              "verify": round(float(row.verify_cost), 3), "draft": round(max(float(row.draft_cost), 0.0), 3)}
             for row in group.itertuples()]}

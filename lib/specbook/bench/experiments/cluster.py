@@ -137,7 +137,7 @@ class _Run:
         try:
             changed = self._apply(self.asked.serving, scaler=False)
         except KubectlError as error:
-            if "is invalid" not in error.said:
+            if "is invalid" not in error.stderr:
                 raise
             # Kubernetes 1.20 keeps an emptied preStop of the Deployment before, and then refuses it.
             self.kubectl.run("delete", DEPLOYMENT, "--ignore-not-found", INSIDE)

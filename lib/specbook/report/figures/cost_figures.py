@@ -123,10 +123,10 @@ def _alike(elsewhere: pd.DataFrame) -> list[tuple[float, str]]:
             groups[-1][2].append(row.name)
         else:
             groups.append((row.usd_per_million, row.same_model, [row.name]))
-    return [(value, _whose(same, names)) for value, same, names in groups]
+    return [(value, _names(same, names)) for value, same, names in groups]
 
 
-def _whose(same_model: bool, names: Sequence[str]) -> str:
+def _names(same_model: bool, names: Sequence[str]) -> str:
     """`another model: GPT-5.4-mini`, `other models: GPT-5.4 and 2 more`, `the same model: ...`."""
     others = "other models" if names[1:] else "another model"
     more = f" and {len(names) - 1} more" if names[1:] else ""

@@ -14,20 +14,21 @@ from specbook.stats.estimate import Estimate
 PARTS = {"length": "acceptance length", "step_s": "time of a step", "ttft_s": "time to first token"}
 
 
-def summary(found: Comparison) -> str:
+def summary(result: Comparison) -> str:
     """Whether B is slower, by how much, and by which part; what of the machine may be the cause."""
-    one, margin = found.overall["tokens_per_s"], percent(found.tolerance)
+    whole, margin = result.overall, percent(result.tolerance)
+    one = whole["tokens_per_s"]
     span = one.span(digits=3) if one else "no restart has every cell"
     opening = {
         "better": f"B is faster by {_share(one)}",
         "worse": f"B is slower by {_share(one)}",
         "not worse": f"B is not slower by more than {margin} (B/A {span})",
-        "cannot tell": f"Whether B is slower by {margin} cannot be told (B/A {span}{_needed(found.overall)})",
-    }[found.overall["verdict"]]
-    parts = [_moved(name, found) for name in PARTS if found.overall[name]]
-    worse = int((found.cells["verdict"] == "worse").sum())
-    over = f"over {count(len(found.cells), 'cell')}, {worse} of them worse, on these prompts"
-    return " ".join([f"{opening}, {over}: {'; '.join(parts)}.", *_machine(found)])
+        "cannot tell": f"Whether B is slower by {margin} cannot be told (B/A {span}{_needed(whole)})",
+    }[whole["verdict"]]
+    parts = [_moved(name, result) for name in PARTS if result.overall[name]]
+    worse = int((result.cells["verdict"] == "worse").sum())
+    over = f"over {count(len(result.cells), 'cell')}, {worse} of them worse, on these prompts"
+    return " ".join([f"{opening}, {over}: {'; '.join(parts)}.", *_machine(result)])
 
 
 def _share(ratio: Estimate | None) -> str:
@@ -42,42 +43,42 @@ def _needed(row: dict[str, Any]) -> str:
     return f"; {row['needed']} restarts a side would see it" if row["needed"] else ""
 
 
-def _moved(name: str, found: Comparison) -> str:
-    ratio = found.overall[name]
+def _moved(name: str, result: Comparison) -> str:
+    ratio = result.overall[name]
     moved = {"below": "fell", "above": "rose"}.get(side(ratio) or "")
     if moved is None:
         return f"the {PARTS[name]} is not shown to change (B/A {ratio.span(digits=3)})"
-    where = found.position if (name, moved) == ("length", "fell") else None
+    where = result.position if (name, moved) == ("length", "fell") else None
     return f"the {PARTS[name]} {moved} by {_share(ratio)}" + (f", most at position {where}" if where else "")
 
 
-def _machine(found: Comparison) -> list[str]:
+def _machine(result: Comparison) -> list[str]:
     sentences = []
-    if {"host", "hardware"} & found.differs.keys():
+    if {"host", "hardware"} & result.differs.keys():
         sentences.append("The host differs or is unknown: it may be the machine. Measure both in one round.")
-    elif not found.overall["paired"]:
+    elif not result.overall["paired"]:
         sentences.append("They share no rounds, so drift in the machine's speed is in the ratio.")
-    both = {"A": found.a.windows["disturbed"], "B": found.b.windows["disturbed"]}
+    both = {"A": result.a.windows["disturbed"], "B": result.b.windows["disturbed"]}
     busy = [f"{own.sum()} of {len(own)} windows of {name}" for name, own in both.items() if own.any()]
     if busy:
         sentences.append(f"Other programs took more than a tenth of the cores in {listed(busy)}.")
     return sentences
 
 
-def page(found: Comparison, markdown: bool = False) -> str:
+def page(result: Comparison, markdown: bool = False) -> str:
     """The sentence, a table of the cells (names that all share left out), and what else differs."""
-    names = [name for name in CELL if name in found.cells and found.cells[name].nunique() > 1]
-    if "arm" in names and not found.cells.duplicated([name for name in names if name != "draft"]).any():
+    names = [name for name in CELL if name in result.cells and result.cells[name].nunique() > 1]
+    if "arm" in names and not result.cells.duplicated([name for name in names if name != "draft"]).any():
         names = [name for name in names if name != "draft"]  # the arm says it
-    rows = [*found.cells.to_dict("records"), dict.fromkeys(names, "all") | found.overall]
+    rows = [*result.cells.to_dict("records"), dict.fromkeys(names, "all") | result.overall]
     table = pd.DataFrame([{name: row[name] for name in names} | _shown(row) for row in rows])
     lines = [
-        *(_side(name, own) for name, own in (("A", found.a), ("B", found.b))),
-        *(f"{key} differs: {a} in A, {b} in B" for key, (a, b) in found.differs.items()),
-        *(f"left out: {count(n, 'cell')} {why}" for why, n in found.left_out.items()),
+        *(_side(name, own) for name, own in (("A", result.a), ("B", result.b))),
+        *(f"{key} differs: {a} in A, {b} in B" for key, (a, b) in result.differs.items()),
+        *(f"left out: {count(n, 'cell')} {why}" for why, n in result.left_out.items()),
     ]
     drawn = tables.markdown(table) if markdown else table.to_string(index=False)
-    return "\n\n".join([summary(found), drawn, "\n".join(f"- {line}" for line in lines)])
+    return "\n\n".join([summary(result), drawn, "\n".join(f"- {line}" for line in lines)])
 
 
 def _shown(row: dict[str, Any]) -> dict[str, str]:
@@ -93,15 +94,15 @@ def _side(name: str, own: Side) -> str:
     return f"{name}: {own.selection.text}: {count(len(facts), 'record')}, {dates}, host {hosts}"
 
 
-def body(found: Comparison) -> dict[str, Any]:
+def body(result: Comparison) -> dict[str, Any]:
     """The comparison as JSON; ratios are of B over A."""
     sides = {
         name: {"selection": own.selection.text, "records": list(own.windows["run_id"])}
-        for name, own in (("a", found.a), ("b", found.b))
+        for name, own in (("a", result.a), ("b", result.b))
     }
-    rows = [_plain(row) for row in (found.overall, *found.cells.to_dict("records"))]
-    rest = {key: getattr(found, key) for key in ("tolerance", "position", "differs", "left_out")}
-    return {"summary": summary(found), **sides, **rest, "overall": rows[0], "cells": rows[1:]}
+    rows = [_plain(row) for row in (result.overall, *result.cells.to_dict("records"))]
+    rest = {key: getattr(result, key) for key in ("tolerance", "position", "differs", "left_out")}
+    return {"summary": summary(result), **sides, **rest, "overall": rows[0], "cells": rows[1:]}
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
