@@ -105,7 +105,7 @@ def test_a_chapter_of_two_targets_is_three_files_and_one(project):
     )
     assert python(project, run) == "ok\n"
     page = nbformat.read(render.execute("09_new", group="quick", out_folder=project / "out"), 4)
-    shown = [o.data["text/plain"] for cell in page.cells[2:] for o in cell.outputs if "data" in o]
+    shown = [o.data["text/plain"] for cell in page.cells[2:] for o in cell.get("outputs", []) if "data" in o]
     assert shown == ["['large', 'small']", "[6]"]
 
 
