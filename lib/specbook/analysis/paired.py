@@ -56,13 +56,15 @@ def answered(runs: Iterable[RunRecord], speed: Speed) -> Answered:
 @once_a_run
 def _sums(run: RunRecord, speed: Speed) -> pd.DataFrame:
     rows, decode = summaries.answered(run), speed != "output_tokens_per_s"
-    rows = rows[rows["inside"] & ~(rows["loops"] & (speed == "decode_tokens_per_s_without_loops"))]
-    tokens = rows["output_tokens"].astype(float) - decode
-    timed = rows.assign(tokens=tokens, seconds=rows["e2e_s"] - decode * rows["ttft_s"])
+    numbers = rows[["output_tokens", "e2e_s", "ttft_s", "inside", "loops", "late"]].to_numpy(float)
+    tokens, e2e_s, ttft_s, inside, loops, late = numbers.T
+    kept = (inside > 0) & ~((loops > 0) & (speed == "decode_tokens_per_s_without_loops"))
     if decode:
-        timed = timed[~timed["late"] & (timed["tokens"] > 0)]
-    sums = timed.groupby("prompt_id")[["tokens", "seconds"]].sum()
-    return pd.concat({run.point.traffic.domain: sums}, names=["domain"])
+        kept &= (late == 0) & (tokens > 1)
+    prompts, names = pd.factorize(rows["prompt_id"][kept], sort=True)
+    index = pd.MultiIndex.from_product([[run.point.traffic.domain], names], names=["domain", "prompt_id"])
+    parts = {"tokens": tokens - decode, "seconds": e2e_s - decode * ttft_s}
+    return pd.DataFrame({name: np.bincount(prompts, part[kept]) for name, part in parts.items()}, index)
 
 
 def by_prompt(arm: Sequence[pd.DataFrame], base: Sequence[pd.DataFrame] = ()) -> pd.Series:

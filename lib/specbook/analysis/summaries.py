@@ -133,20 +133,31 @@ def step_s(record: RunRecord) -> float:
 
 def _speeds(record: RunRecord) -> dict[str, Any]:
     assert record.measurement is not None
-    measurement, rows = record.measurement, answered(record)
+    measurement = record.measurement
     of_window = measurement.throughput.output_tokens_per_s
     full = measurement.steady_output_tokens_per_s
-    on_time, within = rows[~rows["late"]], _steady_span(record, rows)
-    decoding = windows.decode_tokens_per_s(on_time, within) if within else _decode_tokens_per_s(on_time)
     return {
         **_columns(record),
         "output_tokens_per_s": of_window if full is None else full,
-        "decode_tokens_per_s": decoding,
-        "decode_tokens_per_s_without_loops":
-            _decode_tokens_per_s(on_time[on_time["inside"] & ~on_time["loops"]]),
+        **_decoding(record, measurement.steady_s),
         "step_s": step_s(record),
         **_in_flight(record),
-    }  # fmt: skip
+    }
+
+
+@once_a_run
+def _decoding(record: RunRecord, _steady_s: float | None) -> dict[str, float]:
+    """Both decoding speeds of `throughput`; they depend on whether the record has a steady window."""
+    rows = answered(record)
+    on_time, within = rows[~rows["late"]], _steady_span(record, rows)
+    return {
+        "decode_tokens_per_s": (
+            windows.decode_tokens_per_s(on_time, within) if within else _decode_tokens_per_s(on_time)
+        ),
+        "decode_tokens_per_s_without_loops": _decode_tokens_per_s(
+            on_time[on_time["inside"] & ~on_time["loops"]]
+        ),
+    }
 
 
 def _decode_tokens_per_s(rows: pd.DataFrame) -> float:
