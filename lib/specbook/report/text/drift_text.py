@@ -66,8 +66,8 @@ def fallback(table: pd.DataFrame, result: FallbackArms) -> str:
     for name in ("drafting", "plain"):
         speed, tail = (of(result, name).span(" times") for of in (drift.gain, drift.tail))
         sentences.append(
-            f"Beside the arm that is always {name} it wrote {speed} the tokens a second, and its p99 of E2E "
-            f"was {tail} as long."
+            f"Compared with the arm that is always {name}, it wrote {speed} as many tokens a second, and its "
+            f"p99 of E2E was {tail} as long."
         )
     return " ".join(sentences)
 
