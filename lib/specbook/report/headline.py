@@ -44,8 +44,8 @@ TABLE = (
 MANY = 0.25
 """Share of the tokens in looping answers from which on the headline says what is left without them."""
 BEST_CASE = (
-    "It is the best case: the drafts were trained on the same kinds of traffic, for `json` and `math` on the "
-    "same templates."
+    "It is the best case: a small model of this project's own, and drafts that were trained on the same "
+    "kinds of traffic, for `json` and `math` on the same templates."
 )
 
 NOTHING = "**No answer yet.** No chapter with speculation has a plan for this hardware.\n"
@@ -98,7 +98,7 @@ def answer(best: pd.DataFrame, runs: Sequence[RunRecord]) -> str:
     ]
     again = [f"Measured again, {top['label']} on {top['domain']} gave {listed(each)}."] * bool(each)
     pocket = all(run.point.target.name.startswith("pocket-") for run in runs)
-    return " ".join([speeds, *again, *_loops(best, runs), *[BEST_CASE] * pocket])
+    return "\n\n".join([speeds, *[BEST_CASE] * pocket, *again, *_loops(best, runs)])
 
 
 def _loops(best: pd.DataFrame, runs: Sequence[RunRecord]) -> list[str]:
