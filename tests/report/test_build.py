@@ -66,6 +66,8 @@ def test_each_chapter_offers_its_notebook_and_plan(root, html):
         links = read(html / "book" / "executed" / f"{name}.html").targets
         offered = {Path(link).name for link in links if "/_downloads/" in link}
         assert {f"{name}.ipynb", f"{name}.yaml"} <= offered
+        button = html / "_sources" / "book" / "executed" / f"{name}.ipynb"
+        assert button.read_text() == (root / "notebooks" / button.name).read_text()
 
 
 def test_internal_links_and_images_resolve(html):

@@ -189,6 +189,8 @@ def html(out_folder: Path | None = None) -> Path:
     built = jupyter_book("html", out_folder)
     for needless in (one for pattern in NEEDLESS for one in (built / "_static").glob(pattern)):
         shutil.rmtree(needless) if needless.is_dir() else needless.unlink()
+    for offered in (built / "_sources").rglob("*.ipynb"):  # for download: the notebook to run, not the page's
+        shutil.copy(paths.notebooks_dir() / offered.name, offered)
     return built / "index.html"
 
 
