@@ -40,17 +40,18 @@ def prepare() -> None:
 
 if __name__ == "__main__":
     import os
-    import sys
 
-    def main() -> None:
+    from specbook.cli import entry
+
+    command = entry._command
+
+    def prepared() -> None:
         try:
             Path(os.environ["TORTURE_BEGUN"]).touch()
             prepare()
         except KeyboardInterrupt:
-            sys.stderr.write("specbook: interrupted.\n")
-            sys.exit(130)
-        from specbook.cli.entry import main
+            entry._end("interrupted.", 130)
+        command()
 
-        main()
-
-    main()
+    entry._command = prepared  # so that its handler of Ctrl-C is there before the engine is
+    entry.main()

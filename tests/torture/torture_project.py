@@ -148,9 +148,10 @@ class Project:
         self.nothing_is_lost()
 
     def orphans(self) -> list[Path]:
-        """Rows whose record a kill forestalled."""
-        claimed = {path.with_suffix("") for path in self.results.rglob("*.json*")}
-        return [path for path in self.results.rglob("*.parquet") if path.with_suffix("") not in claimed]
+        """Rows whose record a kill forestalled; a pack's own are not among them."""
+        claimed = {path.with_suffix("") for path in self.results.rglob("*.json")}
+        rows = (path for path in self.results.rglob("*.parquet") if not path.name.startswith("pack-"))
+        return [path for path in rows if path.with_suffix("") not in claimed]
 
     def nothing_runs(self) -> None:
         """No process is left behind."""
