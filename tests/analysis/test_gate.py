@@ -73,7 +73,7 @@ def test_exit_codes_are_0_1_and_2(results):
         assert (told.exit_code, len(told.stderr.splitlines())) == (2, 1), bad
 
 
-def test_thresholds_come_from_a_file_and_a_misspelt_one_is_refused(results):
+def test_a_misspelt_threshold_of_a_file_is_refused(results):
     both(0.1)
     a, b = (f"date={day}" for day in DAYS.values())
     file = results / "gate.yaml"

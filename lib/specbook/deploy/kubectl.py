@@ -62,7 +62,7 @@ WHOLE_OBJECT = re.compile(r"Invalid value: \S*\{.*\}: ")
 
 
 class KubectlError(ClusterError):
-    """A call that failed, explained; `said` is what kubectl printed, which may hold secrets."""
+    """A call that failed, explained; `stderr` is what kubectl printed, which may hold secrets."""
 
     def __init__(self, message: str, stderr: str) -> None:
         super().__init__(message)
