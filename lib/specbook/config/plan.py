@@ -96,6 +96,8 @@ class Plan(AnyPlan):
     """Poisson arrivals, only in the first of `baselines`."""
     num_requests: dict[int, int]
     """Requests in a closed loop's window, by concurrency."""
+    num_warmups: int = Field(default=4, ge=1)
+    """Requests before that window, at least one a slot."""
     poisson_window_s: float = Field(default=0, ge=0, le=86_400)
     """How long requests keep arriving; their number is this times the rate."""
     max_tokens: int
@@ -142,7 +144,7 @@ class Plan(AnyPlan):
     def loads(self, arm: Arm) -> list[Load]:
         """Closed loops for every arm; Poisson arrivals too for the first one."""
         closed = [
-            Load(concurrency=c, num_requests=self.num_requests[c], num_warmups=max(4, c))
+            Load(concurrency=c, num_requests=self.num_requests[c], num_warmups=max(self.num_warmups, c))
             for c in self.concurrency
         ]
         open_ = [
