@@ -19,7 +19,8 @@ from matplotlib.text import Text
 
 PROJECT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((PROJECT / "notebooks").glob("*.ipynb"))
-NAMES = tuple(path.stem for path in NOTEBOOKS)
+NAMES = tuple(path.stem for path in NOTEBOOKS if f"/{path.stem}\n" in (PROJECT / "_toc.yml").read_text())
+"""Those with a page: a chapter has one once it has records."""
 WIDE = {"display.width": 10_000, "display.max_columns": None, "display.max_rows": None}
 
 

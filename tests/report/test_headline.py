@@ -1,5 +1,6 @@
 """The README's headline: from records, between its marks, and nowhere else."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import synthetic
 from specbook import config, paths, records
 from specbook.errors import ConfigError
 from specbook.report import headline
+from specbook.stats import windows
 
 
 @pytest.fixture
@@ -66,3 +68,13 @@ def test_the_shipped_readme_says_what_the_shipped_records_say(tmp_path: Path):
     (tmp_path / "book").mkdir()
     headline.write_readme(runs, path, tmp_path / "book" / "headline.png")
     assert path.read_text() == text
+
+
+def test_the_typical_case_stands_beside_the_best_case(tmp_path, runs, monkeypatch):
+    monkeypatch.setattr(windows, "repeats", lambda text: False)
+    for sweep in config.load(*headline.PUBLIC, "full").parts():
+        synthetic.write(sweep)
+    path = readme(tmp_path)
+    headline.write_readme(runs, path, tmp_path / "headline.png")
+    said = re.search(r"The typical case is a public model, smollm2-135m, .*", path.read_text())
+    assert re.search(r"\d× \[.*\] on humaneval \(EAGLE-3 K=\d\).* in the median\.", said[0])

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
 from nbformat import NotebookNode
 
 from specbook import paths
@@ -68,6 +70,14 @@ def put(folder: Path, name: str, text: str) -> Path:
     page = folder / name
     page.write_text(text, encoding="utf-8")
     return page
+
+
+def figure(name: str, drawn: Figure, alt: str, caption: str) -> str:
+    """A figure for a page of prose, which glue does not reach; `drawn` is closed."""
+    markup = svg.named(svg.render(drawn), alt)
+    plt.close(drawn)
+    end = f"<figcaption>\n{caption}\n</figcaption></figure>"
+    return f'```{{raw}} html\n<figure id="{name}">{markup}\n{end}\n```'
 
 
 def make_room(folder: Path, chapters: Collection[str], made: Collection[str], hardware: str) -> None:

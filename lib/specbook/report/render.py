@@ -23,6 +23,7 @@ from specbook.report import (
     break_even_page,
     calculator_page,
     executed_pages,
+    gate_page,
     headline,
     memory_page,
     published_page,
@@ -129,6 +130,7 @@ def prepare(names: Iterable[str], hardware: str = "cpu", group: str = "full") ->
     published_page.write(folder)
     memory_page.write(folder)
     break_even_page.write(folder)
+    gate_page.write(folder)
     headline.write(_records(max(plans, key=lambda plan: len(plan.drafts), default=None)), folder)
     runs = _records(plans[0] if plans else None)
     calculator_page.write(runs if _has_prices(runs) else records.replay(config.load(*SHIPPED)), folder)

@@ -157,3 +157,23 @@ def play(k: int, acceptance: float, draft_cost: float, verify_cost: float) -> No
     gain = prediction.in_theory(acceptance, k, draft_cost, verify_cost)
     axes[0].plot([k], [gain], "o", color="black", markersize=10)
     axes[0].annotate(f"{gain:.2f}×", (k, gain), xytext=(8, 8), textcoords="offset points")
+
+
+@styled
+@style.or_words("No arm has rounds enough for two sides.")
+def power(alarms: pd.DataFrame) -> Axes:
+    """`gate.alarms` at many slowdowns: the share called worse, with its interval, a line a kind of replay."""
+    (ax,) = style.panels(1, height=3.8)
+    shares = pd.DataFrame([one.model_dump() for one in alarms["estimate"]])
+    table = shares.rename(columns={"value": "share"}).assign(
+        slower=100 * alarms["slowdown"].to_numpy(),
+        arm=(alarms["over"] + ", rounds " + alarms["rounds"]).to_numpy(),
+    )
+    names = list(dict.fromkeys(table["arm"]))
+    for name in names:
+        own, signs = table[table["arm"] == name], look(name, names)
+        ax.fill_between(own["slower"], own["low"], own["high"], color=signs["color"], alpha=0.12, linewidth=0)
+        style.with_interval(ax, own, "slower", ("share", "low", "high"), Reading("{:.2f}"), **signs)
+    ax.set_ylim(0, 1.02)
+    ax.set_xlabel("B slowed down by, %")
+    return style.finish([ax], "share called worse", 2)[0]

@@ -1,0 +1,79 @@
+"""Upgrades compared, and how often a gate is wrong, from the shipped records: for `book/compare.md`."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from specbook.analysis import comparison, gate, sides
+from specbook.errors import SpecbookError
+from specbook.records import selection
+from specbook.report import executed_pages
+from specbook.report.figures import speedup_figures, style
+from specbook.report.tables import markdown
+from specbook.report.text import comparison_text, percent
+from specbook.stats.ratios import MIN_INTERVAL
+
+UPGRADES = {
+    "Another head": (
+        "target=pocket-dense-next,draft=models/pocket-dense-next-eagle3",
+        "target=pocket-dense-next,draft=models/pocket-dense-eagle3",
+    ),
+    "Another mode of the engine": (
+        "target=pocket-dense,arm=baseline,execution=compiled",
+        "target=pocket-dense,arm=baseline,execution=eager",
+    ),
+}
+"""What changed, and the two selections."""
+SLOWDOWNS = tuple(np.arange(0, 0.21, 0.01).round(2))
+SHOWN = (0.0, *gate.SLOWDOWNS)
+ALT = "Share of replays that the gate calls worse against the slowdown of B, a line for each kind of replay"
+CAPTION = (
+    "Replays that are called worse, against how much B was slowed down, with 95 % intervals. The value at "
+    "zero is the rate of false alarms."
+)
+NOTHING = "No records here allow it."
+
+
+def write(folder: Path) -> Path:
+    """Write `compare.md` into `folder`."""
+    parts = []
+    for title, (a, b) in UPGRADES.items():
+        parts += [f"# {title}", f"    specbook compare {a} {b}", _compared(a, b)]
+    return executed_pages.put(folder, "compare.md", "\n\n".join([*parts, *_replays()]) + "\n")
+
+
+def _compared(a: str, b: str) -> str:
+    with suppress(SpecbookError):
+        both = (sides.read(selection.read(text)) for text in (a, b))
+        return comparison_text.page(comparison.compare(*both), markdown=True)
+    return NOTHING
+
+
+def _replays() -> list[str]:
+    """The table and the figure of `gate.alarms` over every closed loop of the project."""
+    title = "# False alarms and power"
+    with suppress(SpecbookError):
+        every = sides.read(selection.read(""))
+        alarms = gate.alarms(every.windows, slowdowns=SLOWDOWNS)
+        if len(alarms):
+            ax = speedup_figures.power(alarms)
+            style.note(
+                ax, f"replays of {len(every.windows):,} measured windows, {MIN_INTERVAL} rounds a side"
+            )
+            drawn = executed_pages.figure("fig-power", ax.get_figure(), ALT, CAPTION)
+            return [title, drawn, markdown(_table(alarms))]
+    return [title, NOTHING]
+
+
+def _table(alarms: pd.DataFrame) -> pd.DataFrame:
+    """A row for each kind of replay, a column for each slowdown."""
+    shown = alarms[alarms["slowdown"].isin(SHOWN)]
+    cells = shown.assign(
+        slowdown=["false alarms" if not one else f"{percent(one)} slower" for one in shown["slowdown"]],
+        worse=[one.through(lambda share: 100 * share).span(" %", 0) for one in shown["estimate"]],
+        counted=[one.counted for one in shown["estimate"]],
+    )
+    wide = cells.pivot_table("worse", ["rounds", "over", "counted"], "slowdown", aggfunc="first", sort=False)
+    return wide.reset_index()
