@@ -171,9 +171,10 @@ def power(alarms: pd.DataFrame) -> Axes:
     )
     names = list(dict.fromkeys(table["arm"]))
     for name in names:
-        own, signs = table[table["arm"] == name], look(name, names)
-        ax.fill_between(own["slower"], own["low"], own["high"], color=signs["color"], alpha=0.12, linewidth=0)
-        style.with_interval(ax, own, "slower", ("share", "low", "high"), Reading("{:.2f}"), **signs)
+        own = table[table["arm"] == name]
+        style.with_interval(
+            ax, own, "slower", ("share", "low", "high"), Reading("{:.2f}"), **look(name, names)
+        )
     ax.set_ylim(0, 1.02)
     ax.set_xlabel("B slowed down by, %")
     return style.finish([ax], "share called worse", 2)[0]

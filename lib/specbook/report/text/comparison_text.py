@@ -1,5 +1,6 @@
 """A comparison of two selections: one sentence, and the whole for a terminal, as Markdown and as JSON."""
 
+import re
 from typing import Any
 
 import pandas as pd
@@ -70,15 +71,29 @@ def page(result: Comparison, markdown: bool = False) -> str:
     names = [name for name in CELL if name in result.cells and result.cells[name].nunique() > 1]
     if "arm" in names and not result.cells.duplicated([name for name in names if name != "draft"]).any():
         names = [name for name in names if name != "draft"]  # the arm says it
-    rows = [*result.cells.to_dict("records"), dict.fromkeys(names, "all") | result.overall]
+    cells = result.cells.sort_values(names, key=lambda own: own.str.replace(r"\d+", _padded, regex=True))
+    rows = [*cells.to_dict("records"), dict.fromkeys(names, "all") | result.overall]
     table = pd.DataFrame([{name: row[name] for name in names} | _shown(row) for row in rows])
     lines = [
         *(_side(name, own) for name, own in (("A", result.a), ("B", result.b))),
-        *(f"{key} differs: {a} in A, {b} in B" for key, (a, b) in result.differs.items()),
+        *(
+            f"{key} differs: {_cut(key, a)} in A, {_cut(key, b)} in B"
+            for key, (a, b) in result.differs.items()
+        ),
         *(f"left out: {count(n, 'cell')} {why}" for why, n in result.left_out.items()),
     ]
     drawn = tables.markdown(table) if markdown else table.to_string(index=False)
     return "\n\n".join([summary(result), drawn, "\n".join(f"- {line}" for line in lines)])
+
+
+def _padded(digits: re.Match[str]) -> str:
+    """So that batch 8 is listed before batch 32."""
+    return digits[0].zfill(4)
+
+
+def _cut(key: str, value: str) -> str:
+    """A digest's beginning, which is enough to choose by."""
+    return value[:12] if key.endswith("sha256") else value
 
 
 def _shown(row: dict[str, Any]) -> dict[str, str]:
