@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from specbook import paths
-from specbook.stats.ratios import crossed_ci, leave_one_out, more_restarts, ratio_ci
+from specbook.stats.ratios import crossed_ci, leave_one_out, ratio_ci
 
 TRIALS, ERROR = 500, 0.01
 """`ERROR`: standard error of a simulated coverage."""
@@ -114,25 +114,3 @@ def test_domains_are_strata_whose_means_do_not_count():
 def test_too_few_of_either_give_no_interval(restarts, prompts):
     found = crossed_ci(np.linspace(2.0, 2.4, restarts), [np.zeros(prompts)])
     assert (found.low, found.high, found.method) == (None, None, "none")
-
-
-def like(restarts, mean, spread):
-    """Ratios whose logarithms have exactly this mean and standard deviation."""
-    logs = np.linspace(-1.0, 1.0, restarts)
-    return np.exp(np.log(mean) + spread * logs / logs.std(ddof=1))
-
-
-@pytest.mark.parametrize(("mean", "spread"), [(1.04, 0.03), (1.02, 0.01), (1.1, 0.2)])
-def test_so_many_more_restarts_just_settle_it(mean, spread):
-    prompts = [np.linspace(-1e-3, 1e-3, 12)]
-    few = crossed_ci(like(3, mean, spread), prompts)
-    more = more_restarts(like(3, mean, spread), few)
-    assert few.low < 1
-    assert crossed_ci(like(3 + more, mean, spread), prompts).low > 1
-    assert crossed_ci(like(2 + more, mean, spread), prompts).low < 1
-
-
-def test_restarts_do_not_settle_what_prompts_leave_open():
-    wide = [np.linspace(-0.02, 0.02, 12)]
-    assert more_restarts(like(3, 1.04, 0.01), crossed_ci(like(3, 1.04, 0.01), wide)) is None
-    assert more_restarts(like(3, 0.97, 0.05), crossed_ci(like(3, 0.97, 0.05), [[0.0] * 3])) is None

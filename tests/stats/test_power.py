@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from specbook.stats.power import power, restarts_for
-from specbook.stats.ratios import independent_ratio_ci, ratio_ci
+from specbook.stats.power import more_restarts, power, restarts_for
+from specbook.stats.ratios import crossed_ci, independent_ratio_ci, ratio_ci
 
 TRIALS = 2000
 
@@ -40,6 +40,27 @@ def test_restarts_are_the_fewest_with_that_power():
     assert restarts_for(0.05, 0.04, False) > n
     assert restarts_for(0.05, 0.0, True) == 3
     assert restarts_for(0.001, 1.0, True) is None
+
+
+def like(restarts, mean, spread):
+    """Ratios whose logarithms have exactly this mean and standard deviation."""
+    logs = np.linspace(-1.0, 1.0, restarts)
+    return np.exp(np.log(mean) + spread * logs / logs.std(ddof=1))
+
+
+@pytest.mark.parametrize(("mean", "spread"), [(1.04, 0.03), (1.02, 0.01), (1.1, 0.2)])
+def test_more_restarts_are_those_of_the_power(mean, spread):
+    measured = like(3, mean, spread)
+    alone = more_restarts(measured, crossed_ci(measured, [np.zeros(12)]))
+    assert 3 + alone == restarts_for(1 - 1 / mean, spread, True)
+    prompts = 0.15 * np.log(mean) * np.linspace(-1, 1, 12)
+    assert more_restarts(measured, crossed_ci(measured, [prompts])) > alone
+
+
+def test_restarts_do_not_settle_what_prompts_leave_open():
+    wide = [np.linspace(-0.02, 0.02, 12)]
+    assert more_restarts(like(3, 1.04, 0.01), crossed_ci(like(3, 1.04, 0.01), wide)) is None
+    assert more_restarts(like(3, 0.97, 0.05), crossed_ci(like(3, 0.97, 0.05), [np.zeros(12)])) is None
 
 
 @pytest.mark.parametrize(("slowdown", "sd"), [(0.0, 0.1), (1.0, 0.1), (0.1, -1.0)])

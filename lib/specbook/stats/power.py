@@ -3,11 +3,14 @@
 Source: Johnson & Welch 1940 (doi:10.1093/biomet/31.3-4.362; the noncentral t).
 """
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
-from specbook.stats.ratios import MIN_INTERVAL
+from specbook.stats.estimate import Estimate
+from specbook.stats.ratios import MIN_INTERVAL, geometric_mean_ci
 
 MOST_RESTARTS = 1000
 
@@ -36,3 +39,22 @@ def restarts_for(slowdown: float, sd: float, paired: bool, wanted: float = 0.8) 
     counts = np.arange(MIN_INTERVAL, MOST_RESTARTS + 1)
     enough = counts[power(slowdown, sd, counts, paired) >= wanted]
     return int(enough[0]) if len(enough) else None
+
+
+def more_restarts(by_restart: ArrayLike, estimate: Estimate) -> int | None:
+    """How many more restarts would show that a ratio is above 1 (`restarts_for`), were they like those
+    measured; None where none would: it is not above 1, or its prompts alone leave the doubt.
+
+    Args:
+        by_restart: as in `ratios.crossed_ci`.
+        estimate: what it made of them, with an interval.
+    """
+    alone = geometric_mean_ci(by_restart, estimate.level)
+    effect, whole, restarts = (
+        math.log(one) for one in (estimate.value, estimate.high / estimate.value, alone.high / alone.value)
+    )
+    left = effect**2 - whole**2 + restarts**2  # half-widths add up as squares: what restarts may take of it
+    if effect <= 0 or left <= 0:
+        return None
+    needed = restarts_for(-math.expm1(-math.sqrt(left)), float(np.log(by_restart).std(ddof=1)), True)
+    return needed and needed - alone.n

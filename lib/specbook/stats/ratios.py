@@ -73,26 +73,6 @@ def crossed_ci(by_restart: ArrayLike, by_prompt: Sequence[ArrayLike], level: flo
     return estimate.model_copy(update={**ends, "method": "prompts-and-restarts", "prompts": prompts})
 
 
-def more_restarts(
-    by_restart: ArrayLike, estimate: Estimate, value: float = 1.0, most: int = 100
-) -> int | None:
-    """How many more restarts would lift an interval above `value`, were they like those measured; None where
-    up to `most` would not: the estimate is no larger, or its prompts alone leave the doubt.
-
-    Args:
-        by_restart: as in `crossed_ci`.
-        estimate: what it made of them, with an interval.
-    """
-    logs, whole = np.log(finite(by_restart, "by_restart")), math.log(estimate.high / estimate.value)
-    n, spread = len(logs), float(logs.std(ddof=1))
-    prompts = math.sqrt(max(0.0, whole**2 - (_t(estimate.level, n - 1) * spread) ** 2 / n))
-    for more in range(1, most + 1):
-        half = _t(estimate.level, n + more - 1) * spread / math.sqrt(n + more)
-        if math.hypot(half, prompts) < math.log(estimate.value / value):
-            return more
-    return None
-
-
 def _prompts_half(domains: Sequence[NDArray[np.float64]], level: float) -> float:
     """Half-width over prompts: jackknife variances added up, with Satterthwaite's degrees of freedom."""
     variances = np.array([(len(x) - 1) ** 2 / len(x) * x.var(ddof=1) for x in domains])

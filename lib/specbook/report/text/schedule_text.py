@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from specbook.analysis.schedule import Row, Schedule
-from specbook.stats import ratios
+from specbook.stats import power
 
 
 def reasons(schedule: Schedule) -> list[str]:
@@ -25,7 +25,7 @@ def _reason(row: Row) -> str:
     at = f"{estimate.format('×')} at batch {row.shown.batch}"
     if row.k:
         return f"the best lower bound: {at}"
-    more = ratios.more_restarts(row.shown.ratio.by_restart, estimate)
+    more = power.more_restarts(row.shown.ratio.by_restart, estimate)
     doubt = f"; {more} more restarts like these would show it" if more else ""
     return f"no K is shown to be as fast, the nearest is K={row.shown.k}: {at}{doubt}"
 
