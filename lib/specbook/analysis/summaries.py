@@ -139,15 +139,15 @@ def _speeds(record: RunRecord) -> dict[str, Any]:
     return {
         **_columns(record),
         "output_tokens_per_s": of_window if full is None else full,
-        **_decoding(record, measurement.steady_s),
+        **_decoding(record),
         "step_s": step_s(record),
         **_in_flight(record),
     }
 
 
 @once_a_run
-def _decoding(record: RunRecord, _steady_s: float | None) -> dict[str, float]:
-    """Both decoding speeds of `throughput`; they depend on whether the record has a steady window."""
+def _decoding(record: RunRecord) -> dict[str, float]:
+    """Both decoding speeds of `throughput`."""
     rows = answered(record)
     on_time, within = rows[~rows["late"]], _steady_span(record, rows)
     return {

@@ -95,7 +95,8 @@ def once_a_run(make: Callable[Concatenate[RunRecord, P], T]) -> Callable[Concate
     @wraps(make)
     def cached(run: RunRecord, *args: P.args, **how: P.kwargs) -> T:
         assert run.measurement is not None  # a RunSet holds good records only
-        name = (run.run_id, run.measurement.requests_sha256, args, *sorted(how.items()))
+        made_of = run.run_id, run.measurement.requests_sha256, run.measurement.steady_s
+        name = (*made_of, args, *sorted(how.items()))
         if name not in values:
             values[name] = make(run, *args, **how)
         return values[name]
