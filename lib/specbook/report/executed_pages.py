@@ -57,10 +57,12 @@ def stamp(notebook: NotebookNode, hardware: str, group: str) -> None:
 
 
 def name_sources(notebook: NotebookNode, chapter: str, plan: Path) -> None:
-    """Add what a chapter is made of: its notebook and its plan, for download, and where records are."""
-    files = paths.notebooks_dir() / f"{chapter}.ipynb", plan
-    links = [f"{{download}}`{name} </{name}>`" for name in (file.relative_to(paths.root()) for file in files)]
-    text = f"**This page** is {links[0]}, run with {links[1]} on records in `results/`."
+    """Add what a chapter is made of: its notebook, its plan, for download, and where records are."""
+    name = plan.relative_to(paths.root())
+    text = (
+        f"**This page** is `notebooks/{chapter}.ipynb` (the button above downloads it), run with "
+        f"{{download}}`{name} </{name}>` on records in `results/`."
+    )
     notebook.cells.append(nbformat.v4.new_markdown_cell(text, id="sources"))
 
 
