@@ -51,13 +51,17 @@ class World:
         return 0.25
 
 
+def came_from(prompts_sha256):
+    return PROVENANCE.model_copy(update={"prompts_sha256": prompts_sha256})
+
+
 @pytest.fixture
 def world(monkeypatch, tmp_path):
     made = World()
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path / "results"))
     monkeypatch.setattr(lossless_check, "Server", made.server)
     monkeypatch.setattr(greedy, "answers", made.answers)
-    monkeypatch.setattr(lossless_check, "_origin", lambda server: PROVENANCE)
+    monkeypatch.setattr(lossless_check, "_origin", lambda server, sha256: came_from(sha256))
     monkeypatch.setattr(greedy, "margin_logits", made.margin)
     rows = [{"id": f"p{i}", "domain": "json", "prompt": f"{i}?"} for i in range(2)]
     made.file = tmp_path / "prompts.jsonl"

@@ -56,43 +56,51 @@ def check(
     """
     began, asked = datetime.now(UTC), _asked(traffic, num_prompts)
     turns = [prompt.turns() for prompt in asked]
-    other = target.model_copy(update={"execution": OTHER[target.execution]})
-    arms = {"repeat": (target, None), "speculation": (target, speculation), "control": (other, None)}
     answered: dict[str, list[Answer]] = {}
     origins: dict[str, Provenance] = {}
-    for name, arm in arms.items():
+    for name, arm in _arms(target, speculation).items():
         with Server(*arm) as server:
             answered[name] = greedy.answers(server, turns, max_tokens, concurrency)
-            origins[name] = _origin(server)
-    digest = {"prompts_sha256": _digest(traffic)}
-    with Server(target) as server:
-        answered["baseline"] = greedy.answers(server, turns, max_tokens, concurrency)
-        origins["baseline"] = _origin(server)
-        made = LosslessRecord(
-            run_id=f"{began:%Y%m%dT%H%M%SZ}-lossless-{secrets.token_hex(2)}", schema_version=1,
-            kind="measured", started_at=began.isoformat(timespec="seconds"), hardware=hardware, target=target,
-            speculation=speculation, control_execution=other.execution, max_tokens=max_tokens,
-            concurrency=concurrency,
-            provenance={name: origin.model_copy(update=digest) for name, origin in origins.items()},
-            accuracy={name: _accuracy(asked, answers) for name, answers in answered.items()},
-            **_compared(tuple(prompt.id for prompt in asked), answered),
-        )  # fmt: skip
-        yield made
-        yield from _margins(server, made, answered["baseline"])
+            origins[name] = _origin(server, _digest(traffic))
+            if name == "baseline":
+                made = LosslessRecord(
+                    **_named(began), hardware=hardware, target=target, speculation=speculation,
+                    control_execution=OTHER[target.execution], max_tokens=max_tokens,
+                    concurrency=concurrency, provenance=origins, **_compared(asked, answered),
+                )  # fmt: skip
+                yield made
+                yield from _margins(server, made, answered[name])
 
 
-def _origin(server: Server) -> Provenance:
-    """Where a server's answers come from, but for the prompts."""
+def _arms(target: Target, speculation: Speculation) -> dict[str, tuple[Target, Speculation | None]]:
+    """What each server runs, the baseline's last: it rates what the others said."""
+    other = target.model_copy(update={"execution": OTHER[target.execution]})
+    every = {"repeat": (target, None), "speculation": (target, speculation), "control": (other, None)}
+    return {**every, "baseline": (target, None)}
+
+
+def _named(began: datetime) -> dict[str, Any]:
+    run_id = f"{began:%Y%m%dT%H%M%SZ}-lossless-{secrets.token_hex(2)}"
+    started_at = began.isoformat(timespec="seconds")
+    return {"run_id": run_id, "schema_version": 1, "kind": "measured", "started_at": started_at}
+
+
+def _origin(server: Server, prompts_sha256: str) -> Provenance:
+    """Where a server's answers to these prompts come from."""
+    command = tuple(map(paths.portable, server.command))
     origin = provenance.today(server.target, server.speculation)
-    return origin.model_copy(update={"server_command": tuple(map(paths.portable, server.command))})
+    return origin.model_copy(update={"server_command": command, "prompts_sha256": prompts_sha256})
 
 
-def _compared(ids: tuple[str, ...], answered: Mapping[str, list[Answer]]) -> dict[str, Any]:
+def _compared(asked: Sequence[Prompt], answered: Mapping[str, list[Answer]]) -> dict[str, Any]:
+    """The fields of `LosslessRecord` that follow from the answers."""
+    ids = tuple(prompt.id for prompt in asked)
     tokens = {name: [answer.token_ids for answer in answers] for name, answers in answered.items()}
     base = tokens.pop("baseline")
     parted = {FORKS[name]: tuple(equality.divergences(ids, base, arm)) for name, arm in tokens.items()}
     same = {SAME[name]: equality.compare(base, arm) for name, arm in tokens.items()}
-    return {"prompt_ids": ids, **same, **parted}
+    accuracy = {name: _accuracy(asked, answers) for name, answers in answered.items()}
+    return {"prompt_ids": ids, "accuracy": accuracy, **same, **parted}
 
 
 def _margins(server: Server, made: LosslessRecord, base: Sequence[Answer]) -> Iterator[MarginsRecord]:
