@@ -1,4 +1,4 @@
-"""What to say about a word that is not known, or a value that does not fit: the value, and the near match."""
+"""Words in a row, and what to say about one that is not known: the value, and the near match."""
 
 import difflib
 import inspect
@@ -10,6 +10,12 @@ from pydantic import BaseModel, ValidationError
 
 NO_YAML = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, RecursionError)
 """What PyYAML raises of text that it cannot read: a tag whose value does not fit is a plain Python error."""
+
+
+def listed(words: Iterable[Any]) -> str:
+    """`json, math and code`; nothing twice."""
+    each = list(dict.fromkeys(map(str, words)))
+    return " and ".join([", ".join(each[:-1]), each[-1]] if len(each) > 1 else each)
 
 
 def close(word: Any, candidates: Iterable[Any]) -> str | None:

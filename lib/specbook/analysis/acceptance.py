@@ -78,11 +78,11 @@ def joint(counters: SpecDecodeCounters) -> NDArray[np.float64]:
 def conditional(counters: SpecDecodeCounters) -> NDArray[np.float64]:
     """[K] joint_i / joint_{i-1}: how often a position holds once all before it held; NaN where none did."""
     held = np.asarray(check(counters).num_accepted_tokens_per_pos, dtype=float)
-    before = _came_so_far(counters)
+    before = came_so_far(counters)
     return np.divide(held, before, out=np.full_like(held, np.nan), where=before > 0)
 
 
-def _came_so_far(counters: SpecDecodeCounters) -> NDArray[np.int64]:
+def came_so_far(counters: SpecDecodeCounters) -> NDArray[np.int64]:
     """[K] drafts of which all positions before this one held."""
     return np.array([counters.num_drafts, *counters.num_accepted_tokens_per_pos[:-1]])
 
@@ -192,7 +192,7 @@ def _key(record: RunRecord) -> tuple:
 
 def _row(key: tuple, records: list[RunRecord], new: dict[str, float]) -> dict:
     distinct = sum(
-        new.get(record.run_id, 1.0) * _came_so_far(counters)
+        new.get(record.run_id, 1.0) * came_so_far(counters)
         for record in records if (counters := _counted(record))
     )  # fmt: skip
     group = [counters for record in records if (counters := _counted(record))]

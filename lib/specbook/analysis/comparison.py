@@ -10,13 +10,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from specbook.analysis import intervals
+from specbook.analysis import acceptance, intervals
 from specbook.analysis.sides import CELL, METRICS, Side
 from specbook.errors import ConfigError, RecordError
 from specbook.records.run import SpecDecodeCounters
 from specbook.stats import power, ratios
 from specbook.stats.estimate import Estimate
 from specbook.stats.ratios import MIN_INTERVAL
+from specbook.suggestions import listed
 
 MAY_DIFFER = (
     "hardware", "host", "engine", "build", "options", "target", "target_sha256", "draft", "draft_sha256",
@@ -172,7 +173,7 @@ def _common(a: pd.DataFrame, b: pd.DataFrame, by: list[str]) -> tuple[dict[tuple
 def _apart(a: pd.DataFrame, b: pd.DataFrame, by: Iterable[str]) -> str:
     for name in by:
         if not set(a[name]) & set(b[name]):
-            values = (_listed(set(own[name])) for own in (a, b))
+            values = (_known(own[name]) for own in (a, b))
             return "{0} is {1} in A and {2} in B; give `{0}=...` of each to compare".format(name, *values)
     return f"no combination of {', '.join(by)} is in both"
 
@@ -181,7 +182,7 @@ def fallen_position(
     a: Iterable[SpecDecodeCounters | None], b: Iterable[SpecDecodeCounters | None]
 ) -> int | None:
     """Position, from 1, whose acceptance (given those before it) fell by most standard errors from A to B."""
-    (came_a, held_a), (came_b, held_b) = (_by_position([one for one in own if one]) for own in (a, b))
+    (came_a, held_a), (came_b, held_b) = (_by_position(list(filter(None, own))) for own in (a, b))
     share = (held_a + held_b) / (came_a + came_b)
     error = np.sqrt(share * (1 - share) * (1 / came_a + 1 / came_b))
     fell = ((held_a / came_a - held_b / came_b) / error).dropna()
@@ -189,17 +190,17 @@ def fallen_position(
 
 
 def _by_position(counters: Sequence[SpecDecodeCounters]) -> tuple[pd.Series, pd.Series]:
-    """Drafts that came so far as each position, and those of which it was accepted."""
-    came = [[one.num_drafts, *one.num_accepted_tokens_per_pos[:-1]] for one in counters]
-    return pd.DataFrame(came).sum(), pd.DataFrame([one.num_accepted_tokens_per_pos for one in counters]).sum()
+    """Drafts that came so far as each position, and those of which it was accepted; K may differ."""
+    accepted = [one.num_accepted_tokens_per_pos for one in counters]
+    return pd.DataFrame(map(acceptance.came_so_far, counters)).sum(), pd.DataFrame(accepted).sum()
 
 
 def _differences(a: pd.DataFrame, b: pd.DataFrame, paired: bool) -> dict[str, tuple[str, str]]:
     values = {key: [{one[key] for one in own["facts"]} for own in (a, b)] for key in MAY_DIFFER}
     if not paired and values["host"] == [{""}, {""}]:
         values["host"] = [{""}, {"unknown, perhaps another"}]
-    return {key: (_listed(own), _listed(other)) for key, (own, other) in values.items() if own != other}
+    return {key: (_known(own), _known(other)) for key, (own, other) in values.items() if own != other}
 
 
-def _listed(values: Iterable[str]) -> str:
-    return ", ".join(sorted(value[:48] or "unknown" for value in values))
+def _known(values: Iterable[str]) -> str:
+    return listed(value[:48] or "unknown" for value in sorted(values))

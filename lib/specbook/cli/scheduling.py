@@ -85,7 +85,8 @@ def _config(best: "Schedule") -> dict[str, Any] | None:
 def _written(form: str, chosen: "Sequence[Schedule]", runs: "RunSet") -> str:
     """All schedules in a table, or the first: as an option, a profile, or the comments above a patch."""
     from specbook.report.provenance_line import credit
-    from specbook.report.text import listed, schedule_text
+    from specbook.report.text import schedule_text
+    from specbook.suggestions import listed
 
     best, target = chosen[0], runs.drafting[0].point.target
     option = f"--speculative-config {shlex.quote(json.dumps(_config(best)))}" if best.draft else NEVER

@@ -19,7 +19,8 @@ from specbook.records.run_set import RunSet
 from specbook.report import executed_pages, tables
 from specbook.report.figures import speedup_figures, style
 from specbook.report.provenance_line import credit
-from specbook.report.text import answers_text, listed
+from specbook.report.text import answers_text
+from specbook.suggestions import listed
 
 BEGIN, END = "<!-- headline: written by `specbook readme`, from records -->", "<!-- /headline -->"
 

@@ -16,10 +16,11 @@ from specbook.records.run import RunRecord
 from specbook.report import executed_pages
 from specbook.report.provenance_line import credit
 from specbook.report.tables import markdown
-from specbook.report.text import count, listed, percent
+from specbook.report.text import count, percent
 from specbook.stats import wilson
 from specbook.stats.estimate import Estimate
 from specbook.stats.memory import GIB
+from specbook.suggestions import listed
 
 REPORTED = "model_load_gib"
 """Metric of published rows that hold what an engine said its loaded model took."""

@@ -10,9 +10,10 @@ from specbook.records import machine_rule
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
-from specbook.report.text import count, listed, percent
+from specbook.report.text import count, percent
 from specbook.stats.ratios import MIN_INTERVAL
 from specbook.stats.shape import TargetShape
+from specbook.suggestions import listed
 
 FULL = 0.95
 """Share of a batch's slots that must be taken on average for its window to be of that batch."""

@@ -11,8 +11,9 @@ from specbook.bench import experiments
 from specbook.records.run import RunRecord
 from specbook.report import headline, tables
 from specbook.report.provenance_line import credit, credit_experiments
-from specbook.report.text import answers_text, cluster_text, cost_text, drift_text, listed, moe_text
+from specbook.report.text import answers_text, cluster_text, cost_text, drift_text, moe_text
 from specbook.report.text.cluster_text import Named
+from specbook.suggestions import listed
 
 GOAL = 2.5
 """The speed-up that the capstone asks for."""

@@ -1,14 +1,8 @@
 """What figures and tables show, in words: a module per chapter. Here: numbers and names in a sentence."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from specbook.stats.estimate import Estimate
-
-
-def listed(names: Iterable[object]) -> str:
-    """`json, math and code`; nothing twice."""
-    words = list(dict.fromkeys(map(str, names)))
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def count(n: int, one: str, many: str | None = None) -> str:

@@ -10,7 +10,8 @@ from specbook.analysis.intervals import side
 from specbook.records.lossless import LosslessRecord, fullest
 from specbook.records.run import RunRecord
 from specbook.report import tables
-from specbook.report.text import interval, listed
+from specbook.report.text import interval
+from specbook.suggestions import listed
 
 NO_PAIR = "No speed-up can be told: no round here has both a baseline and an arm with speculation."
 

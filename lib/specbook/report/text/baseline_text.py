@@ -8,7 +8,8 @@ import pandas as pd
 from specbook.analysis import latency, stream_stalls, summaries, throughput
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
-from specbook.report.text import count, listed, milliseconds, percent
+from specbook.report.text import count, milliseconds, percent
+from specbook.suggestions import listed
 
 KEEPS_UP = 0.95
 """Share of the arrivals that a server which keeps up has served by the end of a window."""

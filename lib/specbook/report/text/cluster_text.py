@@ -11,7 +11,8 @@ from specbook.bench.cluster_scenario import Scenario
 from specbook.deploy import arithmetic
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.experiment_results import ClusterRun
-from specbook.report.text import ends, listed
+from specbook.report.text import ends
+from specbook.suggestions import listed
 
 CONTROLS = (
     "no preStop", "late balancer", "late balancer, no preStop", "no shutdown timeout", "short grace",

@@ -9,8 +9,9 @@ from specbook.analysis.comparison import Comparison
 from specbook.analysis.intervals import side
 from specbook.analysis.sides import CELL, Side
 from specbook.report import tables
-from specbook.report.text import count, listed, percent
+from specbook.report.text import count, percent
 from specbook.stats.estimate import Estimate
+from specbook.suggestions import listed
 
 PARTS = {"length": "acceptance length", "step_s": "time of a step", "ttft_s": "time to first token"}
 

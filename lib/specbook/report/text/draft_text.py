@@ -10,7 +10,8 @@ from specbook.bench import experiments
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.experiment_results import StepTimes
 from specbook.report.provenance_line import credit_experiments
-from specbook.report.text import count, ends, listed, of, percent
+from specbook.report.text import count, ends, of, percent
+from specbook.suggestions import listed
 
 CLOSE = 0.1
 """Lead of one method over another that noise may turn around."""

@@ -12,8 +12,8 @@ from specbook.records.experiment_results import ExpertsTouched, NoisyRouter
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
 from specbook.report import provenance_line
-from specbook.report.text import listed
 from specbook.stats.estimate import Estimate
+from specbook.suggestions import listed
 
 AGAIN = "appendix_mixture_again"
 """Plan of the fastest arm once more."""

@@ -11,8 +11,9 @@ from specbook.analysis import tail as tails
 from specbook.analysis.intervals import compare
 from specbook.analysis.prediction import errors
 from specbook.records.run import RunRecord
-from specbook.report.text import change, count, listed, percent
+from specbook.report.text import change, count, percent
 from specbook.stats.percentiles import enough_for
+from specbook.suggestions import listed
 
 CHANGES = {
     "below": "smaller", "above": "larger", "within": "within the intervals the same",

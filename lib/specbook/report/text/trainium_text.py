@@ -13,10 +13,11 @@ from specbook.config.machines import MachineFile, Served
 from specbook.records import published
 from specbook.records.published import PublishedRow
 from specbook.records.run import RunRecord
-from specbook.report.text import answers_text, listed, milliseconds
+from specbook.report.text import answers_text, milliseconds
 from specbook.stats import memory, roofline
 from specbook.stats.estimate import Estimate
 from specbook.stats.shape import ModelShape
+from specbook.suggestions import listed
 
 CHIPS = ("trn2", "inf2")
 """Folders of params/ that the chapter compares."""
