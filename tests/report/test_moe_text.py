@@ -12,7 +12,7 @@ from specbook import config, records
 from specbook.analysis import moe_tables as analysis
 from specbook.bench import experiments
 from specbook.report.figures import acceptance_figures as draw
-from specbook.report.text import draft_text, moe_text
+from specbook.report.text import moe_text
 from specbook.stats.estimate import Estimate
 
 
@@ -41,7 +41,7 @@ def test_the_full_plan_draws_and_claims_what_its_records_say(full):
     for sweep, world in zip(full.parts(), (synthetic.USUAL, quick_to_verify), strict=True):
         synthetic.write(sweep, world=world)
     mixtures.write(full, harm=0.1)
-    mixtures.write(config.load(draft_text.MIXTURE_STEP, "cpu", "full"))
+    mixtures.write(config.load("appendix_mixture_step", "cpu", "full"))
     said = chapters.run("05_moe")
     assert "8 experts, 2 of them for each token" in said
     assert "spread of the router's logits over the experts of a layer: 1.50" in said
@@ -61,7 +61,6 @@ def test_what_was_not_measured_is_named(quick):
     said = chapters.run("05_moe", group="quick")
     assert "**Not measured yet:** the dense target, experts touched and noise in the router." in said
     assert "nothing measured" in said
-    assert f"specbook run {draft_text.MIXTURE_STEP}" in said
     assert "Takeaway" not in said
 
 

@@ -22,7 +22,7 @@ PRICES = ("method", "concurrency", "verify_cost", "draft_cost", "num_speculative
 EVERY_K = (
     "load", "concurrency", "domain", "method", "num_speculative_tokens", "length", "cost", "predicted",
 )  # fmt: skip
-CROSSOVERS = ("load", "domain", "measured", "predicted", "smallest", "largest", "apart")
+CROSSOVERS = ("load", "domain", "measured", "predicted", "smallest", "largest")
 AVERAGED = "all, averaged"
 """In place of a domain: the geometric mean over all."""
 BOUNDS = (
@@ -155,8 +155,7 @@ def crossovers(measured: pd.DataFrame, predicted: pd.DataFrame, serial: str, par
     Returns:
         For each load a row of AVERAGED, over the domains that both methods have at a K, and then one a
         domain: load, domain, measured and predicted (K, maybe a fraction; the smallest K where it is faster
-        from the start; NaN where it never is), smallest and largest, the range of K that was measured, and
-        apart, the share by which one leads the other at most, at any measured K.
+        from the start; NaN where it never is), smallest and largest, the range of K that was measured.
     """
     rows = []
     for load, cell in measured.groupby("load", sort=False):
@@ -172,7 +171,7 @@ def crossovers(measured: pd.DataFrame, predicted: pd.DataFrame, serial: str, par
                 rows.append(
                     {"load": load, "domain": domain, "measured": _crossing(lead),
                      "predicted": _crossing(predicted_lead), "smallest": lead.index.min(),
-                     "largest": lead.index.max(), "apart": float(np.expm1(lead.abs().max()))}
+                     "largest": lead.index.max()}
                 )  # fmt: skip
     return summaries.frame(rows, CROSSOVERS)
 

@@ -3,6 +3,7 @@
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -11,7 +12,7 @@ from pydantic import ValidationError
 from specbook import paths, records
 from specbook.bench import provenance
 from specbook.bench.hardware import detect
-from specbook.config import AnyPlan, Chapter
+from specbook.config import AnyPlan, Chapter, load
 from specbook.config.chapter import Experiment
 from specbook.config.schema import Frozen, Point, Target, digest
 from specbook.deploy.kubectl import CONTEXT
@@ -185,6 +186,13 @@ def replay(
         )
     in_order = [newest[asked.key] for asked in _of(plan) if asked.key in newest]
     return [(record, _result(record)) for record in in_order]
+
+
+def of_chapter(chapter: str, hardware: str) -> list[tuple[ExperimentRecord, Frozen]]:
+    """What there is of a full plan that a page can do without; empty where this hardware has no such plan."""
+    with suppress(ConfigError):
+        return replay(load(chapter, hardware, "full"), partial=True)
+    return []
 
 
 def elsewhere(plan: AnyPlan, page: str | None) -> dict[str, list[tuple[ExperimentRecord, Frozen]]]:
