@@ -6,7 +6,6 @@ from factories import eagle3, point, rows, target, write_run
 from specbook.analysis import answers
 from specbook.errors import RecordError
 from specbook.report import tables
-from specbook.report.text import answers_text
 
 
 @pytest.fixture(autouse=True)
@@ -48,9 +47,7 @@ def test_a_baseline_of_another_mode_is_only_a_control():
     assert got["speculation", "EAGLE-3 K=5"].estimate.value == 0.75
     assert got["mode", "baseline"].estimate.value == 0.25
     assert ("restart", "baseline") not in got
-    assert "There is no control in the same execution mode" in answers_text.answers(
-        answers.shares(answers.pairs(runs))
-    )
+    assert list(tables.answers(answers.shares(answers.pairs(runs)))["control: restarted"]) == ["not measured"]
 
 
 def test_a_prompt_asked_twice_in_a_window_is_paired_in_turn():
@@ -85,21 +82,11 @@ def test_the_table_names_the_arm_that_diverges_most():
     assert row["with speculation"].startswith("75.0 % [")
     assert row["with speculation"].endswith(", EAGLE-3 K=7")
     assert row["control: restarted"].startswith("100 % [")
-    told = answers_text.answers(answers.shares(pairs))
-    assert "Of 8 stored answers with speculation, at batch 1, 75.0 % to 100 % are those" in told
-    assert (
-        "EAGLE-3 K=7 (compiled) parts most often, at batch 1: 75.0 % (95 % interval 30.1 % to 95.4 %" in told
-    )
 
 
-def test_without_divergences_the_sentence_bounds_their_share():
-    told = answers_text.answers(answers.shares(answers.pairs([run("aaaa"), run("aaaa", eagle3())])))
-    assert "None parts; the widest doubt is at batch 1 (95 % interval 51.0 % to 100 %, n=4 prompts)." in told
-
-
-def test_without_a_pair_the_sentence_says_so():
-    alone = answers.shares(answers.pairs([run("aaaa"), run("aaaa", eagle3(), execution="eager")]))
-    assert answers_text.answers(alone).startswith("No answers can be compared")
+def test_without_divergences_the_table_bounds_their_share():
+    table = tables.answers(answers.shares(answers.pairs([run("aaaa"), run("aaaa", eagle3())])))
+    assert list(table["with speculation"]) == ["100 % [51.0, 100]"]
 
 
 def test_a_hundred_percent_is_shown_only_for_all():

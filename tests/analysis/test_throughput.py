@@ -24,12 +24,6 @@ def test_restarts_are_averaged_geometrically_without_poisson():
     assert means.loc[("a", 1), "records"] == ("run-0", "run-1")
 
 
-def test_a_mode_that_lacks_a_batch_is_left_out():
-    modes = throughput.by_mode(SPEEDS)
-    assert list(modes.index) == ["eager"]
-    assert modes.loc["eager"].to_dict() == pytest.approx({1.0: 200, 8.0: 800})
-
-
 @pytest.mark.parametrize(("gpu", "engine"), [(None, 50.0), (0.9, 90.0)], ids=["processor", "gpu"])
 def test_busy_is_of_all_cores_or_of_the_gpus_time(gpu, engine):
     row = {"arm": "a", "concurrency": 8, "cores": 4, "engine_cpu_cores": 2.0, "client_cpu_cores": 1.0}

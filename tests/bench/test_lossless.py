@@ -9,7 +9,6 @@ from specbook import records
 from specbook.errors import RecordError
 from specbook.records.lossless import LosslessRecord, MarginsRecord, beside, fullest
 from specbook.report import tables
-from specbook.report.text import answers_text
 from specbook.stats import equality as lossless
 from specbook.stats import wilson
 
@@ -199,12 +198,11 @@ def test_a_check_stands_beside_runs_of_its_kind_only(monkeypatch, tmp_path):
     assert beside(others, runs) == []
 
 
-def test_without_a_check_there_is_a_sentence_and_no_table():
+def test_without_a_check_there_is_no_table():
     assert (tables.same([]), tables.right([])) == ([], [])
-    assert answers_text.checked([]).startswith("There is no check of these weights")
 
 
-def test_the_sentence_tells_both_controls():
+def test_the_table_has_both_controls():
     again = lossless.compare([[1, 2], [3, 4]], [[1, 2], [3, 4]])
     check = made(repeat=again, provenance=dict.fromkeys((*ARMS, "repeat"), PROVENANCE))
     (table,) = tables.same([check])
@@ -212,7 +210,5 @@ def test_the_sentence_tells_both_controls():
     assert list(table["p"]) == ["0.5", "", ""]
     (accuracy,) = tables.right([check])
     assert list(accuracy["with speculation"]) == ["1.00 [0.21, 1.00], n=1 prompt"]
-    told = answers_text.checked([check])
-    assert "1 of 2 answers with EAGLE-3 K=5 are the baseline's, token for token" in told
-    assert "without speculation 2 of 2 were, in eager mode, and 2 of 2 after another start." in told
-    assert "another start" not in answers_text.checked([made()])
+    (table,) = tables.same([made()])
+    assert list(table.index.get_level_values("arm")) == ["EAGLE-3 K=5", "control: other mode"]

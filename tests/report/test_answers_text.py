@@ -26,8 +26,12 @@ def runs(speeds, *, restarts=3, domains=("json", "code"), batches=(1, 8)):
     return found
 
 
-def table(found, by=("load", "domain")):
-    return speedup.best_k(found, by=by)
+def table(found):
+    return speedup.best_k(found, by=("load", "domain"))
+
+
+def answer(found):
+    return answers_text.speculation(table(found), speedup.best_over_domains(found))
 
 
 LOSES = {0: 100.0, 1: 70.0, 5: 40.0}
@@ -36,12 +40,12 @@ WINS = {0: 100.0, 1: 150.0, 5: 120.0}
 
 def test_where_speculation_always_loses_nothing_says_it_wins():
     found = runs(LOSES)
-    told = answers_text.speculation(table(found))
-    assert "**0.70×**" in told
-    assert "it is faster in 0 of 4" in told
+    told = answer(found)
+    assert "The fastest case is EAGLE-3 K=1 on json at batch 1, at **0.70×** (101 → 71 tokens/s" in told
+    assert "It is faster in 0 of 4" in told
     lost = answers_text.losses(speedup.speedups(found))
-    assert lost.startswith("8 of 8 arms were slower than the best baseline, beyond their interval.")
-    assert "EAGLE-3 K=5 (compiled)" in lost
+    assert lost.startswith("8 of 8 arms came out slower than the best baseline, beyond their interval.")
+    assert "The worst is EAGLE-3 K=5 (compiled)" in lost
     advice = answers_text.advice(found).splitlines()
     assert len(advice) == 2
     assert all("no speculation; the least bad is EAGLE-3 K=1" in line for line in advice)
@@ -52,59 +56,53 @@ def test_each_number_bears_its_own_methods_name():
     bad = table(runs({0: 100.0, 5: 50.0}, domains=["code"], batches=[1])).assign(
         method="ngram", label="ngram K=4"
     )
-    told = answers_text.speculation(pd.concat([good, bad], ignore_index=True))
-    assert "Where it helps most, EAGLE-3 K=5 runs at **2.50×**" in told
-    assert "where it hurts most at the one K measured, ngram K=4 at **0.50×**" in told
-    assert "picked afterwards, the median of the kinds of traffic is 1.50× at batch 1; it is faster" in told
+    both = pd.concat([good, bad], ignore_index=True)
+    told = answers_text.speculation(both, single=both[:0])
+    assert "The fastest case is EAGLE-3 K=5 on json at batch 1, at **2.50×**" in told
+    assert "The slowest case is ngram K=4 on code at batch 1, at **0.50×**" in told
 
 
-def test_a_best_k_is_claimed_where_k_was_swept():
-    assert "**Answer.** At its best K, EAGLE-3" in answers_text.speculation(table(runs(WINS)))
-    assert "**Answer.** At the one K measured, EAGLE-3" in answers_text.speculation(
-        table(runs({0: 100.0, 5: 90.0}))
-    )
-
-
-def test_one_setting_for_all_stands_beside_a_method_each():
+def test_that_a_method_was_picked_afterwards_is_said():
     found = runs(WINS)
     two = pd.concat([table(found), table(found).assign(method="ngram", label="ngram K=4")], ignore_index=True)
     said = answers_text.speculation(two, speedup.best_over_domains(found))
-    assert "One setting for all traffic gives 1.50× [1.50, 1.50] at batch 1 (EAGLE-3 K=1)" in said
-    assert "One setting" not in answers_text.speculation(two)
+    assert "With the fastest method of each, picked afterwards, it is faster in 4 of 4" in said
+    assert "picked afterwards" not in answer(found)
+
+
+def test_one_setting_for_all_stands_beside_the_best_case():
+    assert "One setting for all traffic gives 1.50× [1.50, 1.50] at batch 1 (EAGLE-3 K=1)" in answer(
+        runs(WINS)
+    )
+
+
+def test_one_combination_is_no_best_case():
+    told = answer(runs(WINS, domains=["code"], batches=[8]))
+    assert told.startswith("**Answer.** The only case is EAGLE-3 K=1 on code at batch 8, at **1.50×**")
+    assert told.count("1.50×") == 1
 
 
 def test_where_the_smallest_k_is_best_it_is_advised():
     advice = answers_text.advice(runs(WINS)).splitlines()
     assert all("**: EAGLE-3 K=1" in line for line in advice)
-    assert answers_text.losses(speedup.speedups(runs(WINS))).startswith("No arm was slower")
+    assert answers_text.losses(speedup.speedups(runs(WINS))).startswith("None of 8 arms came out slower")
 
 
 def test_one_restart_claims_nothing_that_needs_an_interval():
     for speeds, slower in ((WINS, 0), (LOSES, 8)):
         found = runs(speeds, restarts=1)
-        told, lost = answers_text.speculation(table(found)), answers_text.losses(speedup.speedups(found))
+        told, lost = answer(found), answers_text.losses(speedup.speedups(found))
         assert "no interval" in told
-        assert "measured too seldom for an interval, it came out faster in" in told
-        assert lost.startswith(f"{slower} of 8 arms came out slower")
-        assert "chance either way" in lost
+        assert "It came out faster, too seldom measured for an interval, in" in told
+        assert lost.startswith(f"{slower or 'None'} of 8 arms came out slower")
+        assert "it may be chance" in lost
         assert "beyond" not in told + lost
-
-
-def test_one_domain_is_not_called_a_ranking():
-    told = answers_text.by_domain(table(runs(WINS, domains=["code"])))
-    assert told == "At batch 1, code (1.50×) is the only domain that was measured."
-
-
-def test_domains_are_told_in_the_order_of_the_records():
-    slow, fast = runs(LOSES, domains=["json"]), runs(WINS, domains=["code"])
-    assert answers_text.by_domain(table([*slow, *fast])).endswith("code (1.50×), json (0.70×).")
 
 
 @pytest.mark.parametrize("speeds", [{1: 100.0, 5: 90.0}, {0: 100.0}])
 def test_without_a_baseline_or_an_arm_a_sentence_says_so(speeds):
     found = runs(speeds)
     for told in (
-        answers_text.speculation(table(found)), answers_text.losses(speedup.speedups(found)),
-        answers_text.advice(found), answers_text.by_domain(table(found)),
+        answer(found), answers_text.losses(speedup.speedups(found)), answers_text.advice(found),
     ):  # fmt: skip
         assert told == answers_text.NO_PAIR

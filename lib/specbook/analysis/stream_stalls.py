@@ -5,11 +5,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-WHOLE = 0.9
-"""A TTFT of so much of E2E: the whole answer came at once."""
-AS_USUAL = 1.5
-"""Below so many times the pace of the others, the engine did what it always does."""
-
 
 class LateAnswers(NamedTuple):
     """Answers whose first chunk came late: see `stats.windows.late_first_chunks`."""
@@ -17,8 +12,6 @@ class LateAnswers(NamedTuple):
     count: int
     requests: int
     """Number of all requests, late or not, that `count` is out of."""
-    whole: int
-    """Number of the `count` requests whose whole answer came at once."""
     worst: str
     """The arm and load with most of them; so many, of so many requests:"""
     worst_count: int
@@ -31,14 +24,11 @@ def late_answers(requests: pd.DataFrame) -> LateAnswers:
     """Late answers among `summaries.pooled_requests`."""
     some = requests[requests["late"]]
     if some.empty:
-        return LateAnswers(0, len(requests), 0, "", 0, 0, np.nan)
+        return LateAnswers(0, len(requests), "", 0, 0, np.nan)
     places = requests.groupby(["arm", "load"], sort=False)["late"].agg(["sum", "size"])
     arm, load = places["sum"].idxmax()
     most, of = places.loc[(arm, load)]
-    whole = int((some["ttft_s"] > WHOLE * some["e2e_s"]).sum())
-    return LateAnswers(
-        len(some), len(requests), whole, f"{arm} at {load}", int(most), int(of), _pace(requests)
-    )
+    return LateAnswers(len(some), len(requests), f"{arm} at {load}", int(most), int(of), _pace(requests))
 
 
 def _pace(requests: pd.DataFrame) -> float:

@@ -1,6 +1,5 @@
 """Speeds of one server's arms over restarts, and how busy its processor was: tables -> means."""
 
-import numpy as np
 import pandas as pd
 
 from specbook.stats import ratios
@@ -19,14 +18,6 @@ def over_restarts(speeds: pd.DataFrame) -> pd.DataFrame:
         mean = ratios.geometric_mean_ci(own["output_tokens_per_s"])
         rows.append((*key, mean.value, mean.low, mean.high, mean, tuple(own["run_id"])))
     return pd.DataFrame(rows, columns=list(MEANS))
-
-
-def by_mode(speeds: pd.DataFrame) -> pd.DataFrame:
-    """Geometric mean of output tokens/s over domains and restarts: a row per execution mode, a column per
-    batch; modes that were not measured at every batch are left out.
-    """
-    logs = np.log(speeds["output_tokens_per_s"].astype(float))
-    return np.exp(logs.groupby([speeds["execution"], speeds["concurrency"]]).mean()).unstack().dropna()
 
 
 def busy(utilisation: pd.DataFrame) -> pd.DataFrame:

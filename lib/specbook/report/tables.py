@@ -223,7 +223,7 @@ def same(checks: Iterable[LosslessRecord]) -> list[pd.DataFrame]:
     """Table, in a list, of answers that are the baseline's with speculation and in controls.
 
     Beside them: the largest margin (logits) where they part, and `p_value`. Each precision stands with its
-    fullest check. No table without a check: `answers_text.checked` says that there is none.
+    fullest check. No table without a check.
     """
     rows = [
         {"precision": check.target.dtype, "arm": arm, "the same": f"{same.equal} of {same.n}",

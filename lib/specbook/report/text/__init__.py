@@ -1,8 +1,15 @@
 """What figures and tables show, in words: a module per chapter. Here: numbers and names in a sentence."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Sized
 
 from specbook.stats.estimate import Estimate
+from specbook.suggestions import listed
+
+
+def not_measured(parts: Mapping[str, Sized]) -> str:
+    """Which parts of a chapter have no record, as Markdown; empty where all have one."""
+    lacking = [name for name, measured in parts.items() if not len(measured)]
+    return f"**Not measured yet:** {listed(lacking)}." if lacking else ""
 
 
 def count(n: int, one: str, many: str | None = None) -> str:
@@ -20,20 +27,6 @@ def of(part: int, whole: int, one: str) -> str:
 def percent(share: float, digits: int = 0) -> str:
     """`95 %`."""
     return f"{100 * share:.{digits}f} %"
-
-
-def milliseconds(seconds: float) -> str:
-    """`7.5 ms`, `63 ms`."""
-    return f"{1e3 * seconds:.{0 if abs(seconds) >= 0.01 else 1}f} ms"
-
-
-def change(seconds: Estimate) -> str:
-    """A change of seconds: `+9.1 ms [8.0, 10]`, or that it has no interval."""
-    value = f"{'+' if seconds.value >= 0 else '−'}{milliseconds(abs(seconds.value))}"
-    if seconds.low is None or seconds.high is None:
-        return f"{value} (no interval)"
-    ends = (milliseconds(end).removesuffix(" ms") for end in (seconds.low, seconds.high))
-    return f"{value} [{', '.join(ends)}]"
 
 
 def interval(estimate: Estimate) -> str:
