@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 
 from specbook import config
-from specbook.analysis import api_prices
+from specbook.analysis import api_prices, token_cost
 from specbook.analysis.token_cost import BASELINE, SPECULATING
+from specbook.report import cost_tables
 from specbook.report.figures import cost_figures as draw
 from specbook.report.text import cost_text
 from specbook.stats import Estimate, cost
@@ -68,13 +69,13 @@ def test_the_answer_says_which_is_cheaper_and_how_surely(speculating, spread, sa
 
 def test_a_p99_from_few_prompts_is_marked():
     table = good(200.0).assign(enough=False)
-    assert "Of batch 8 the p99 stands on too few prompts" in cost_text.answer(table, PLAN)
-    assert list(cost_text.goodput(table, PLAN)["p99 TTFT, TPOT in ms"]) == ["50, 10.0 *", "50, 10.0 *"]
+    assert "The p99 of batch 8 stands on too few prompts" in cost_text.answer(table, PLAN)
+    assert list(cost_tables.goodput(table, PLAN)["p99 TTFT, TPOT in ms"]) == ["50, 10.0 *", "50, 10.0 *"]
 
 
 def test_an_objective_that_speculation_breaks_is_said():
     text = cost_text.answer(good(200.0).iloc[:1], PLAN)
-    assert "no batch with speculation keeps that" in text
+    assert "No batch with speculation keeps that" in text
 
 
 def test_the_price_is_named_with_source_and_date():
@@ -86,11 +87,11 @@ def test_the_price_is_named_with_source_and_date():
 
 
 def test_tables_hold_both_bills_and_the_ways_to_buy():
-    table = cost_text.goodput(good(200.0), PLAN)
+    table = cost_tables.goodput(good(200.0), PLAN)
     assert {"by use", "reserved, 50 % busy"} <= set(table.columns)
-    bought = cost_text.purchases(PLAN, 1000.0)
+    bought = cost_tables.purchases(PLAN, 1000.0)
     assert list(bought.index) == ["m7a.large on demand", "m7a.large spot"]
-    assert "no listed price" in cost_text.purchases(PLAN.model_copy(update={"usd_per_hour": 1.0}), 1000.0)
+    assert "no listed price" in cost_tables.purchases(PLAN.model_copy(update={"usd_per_hour": 1.0}), 1000.0)
 
 
 def test_each_list_price_has_its_day_and_source():
@@ -109,7 +110,7 @@ def test_that_prompts_are_estimated_is_said_where_it_is_so(of_them, api, said):
 
 
 def test_a_share_is_a_percentage_or_never():
-    bought = cost_text.purchases(PLAN, 1000.0)
+    bought = cost_tables.purchases(PLAN, 1000.0)
     assert list(bought["worth keeping from"]) == ["100 % busy", "43.3 % busy"]
 
 
@@ -120,13 +121,12 @@ def test_an_unverified_name_is_said_to_be_one():
 def test_an_api_says_whether_it_is_the_same_model():
     counted = {"input_characters": 40, "output_characters": 80, "input_tokens": 10, "output_tokens": 20}
     listed = api_prices.apis(["GPT-5.4", HOST], counted, same=[HOST])
-    assert list(cost_text.apis(listed, 0.1)["answers by"]) == ["another model", "the same model"]
+    assert list(cost_tables.apis(listed, 0.1)["answers by"]) == ["another model", "the same model"]
 
 
 def test_a_rate_that_breaks_the_strictest_objective_is_hollow():
     table = good(200.0)
-    keeps = cost_text.keeps(table.assign(tpot_p99_s=[0.01, 0.05]), PLAN)
-    ax = draw.by_batch(table, keeps)
+    ax = draw.by_batch(table, token_cost.keeps(table.assign(tpot_p99_s=[0.01, 0.05]), PLAN.slos["strict"]))
     faces = [line.get_markerfacecolor() for line in ax.lines if line.get_markersize() == 9]
     assert sorted(face == "white" for face in faces) == [False, True]
 
@@ -142,8 +142,8 @@ def test_labels_of_like_prices_share_a_line():
 
 
 def test_a_line_is_named_beside_it():
-    table = pd.concat([good(200.0), good(300.0).assign(concurrency=32, load="batch 32")])
-    ax = draw.by_batch(table, dict.fromkeys(zip(table["load"], table["arm"], strict=True), True))
+    table = pd.concat([good(200.0), good(300.0).assign(concurrency=32, load="batch 32")], ignore_index=True)
+    ax = draw.by_batch(table, table["enough"])
     assert [text.get_text() for text in ax.texts] == [BASELINE, SPECULATING]
     assert not ax.get_figure().legends
 

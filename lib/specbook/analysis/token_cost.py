@@ -110,17 +110,18 @@ def bills(table: pd.DataFrame, plan: CostPlan) -> pd.DataFrame:
     )
 
 
+def keeps(table: pd.DataFrame, slo: Objective) -> pd.Series:
+    """Whether both p99 of each row of `rates` or `bills` are within an objective."""
+    return (table["ttft_p99_s"] <= slo.ttft_s) & (table["tpot_p99_s"] <= slo.tpot_s)
+
+
 def goodput(table: pd.DataFrame, slos: Mapping[str, Objective]) -> pd.DataFrame:
     """Rows of `rates` or `bills`: per objective and kind that of the highest rate of which both p99 keep it.
 
     A kind that never does has no row. Where `enough` is False, its p99 stand on too few prompts: mark them.
     Columns: those of the table, and slo.
     """
-    within = [
-        table[(table["ttft_p99_s"] <= slo.ttft_s) & (table["tpot_p99_s"] <= slo.tpot_s)]
-        .assign(slo=name)
-        for name, slo in slos.items()
-    ]  # fmt: skip
+    within = [table[keeps(table, slo)].assign(slo=name) for name, slo in slos.items()]
     candidates = pd.concat(within, ignore_index=True)
     best = candidates.loc[candidates.groupby(["slo", "kind"])["speed"].idxmax()]
     return best.assign(place=best["slo"].map(list(slos).index)).sort_values(

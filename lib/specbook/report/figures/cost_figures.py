@@ -1,6 +1,6 @@
 """Figures of what tokens cost: tables -> Axes. Where their numbers come from: `style.sign`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -44,8 +44,8 @@ def _dollar_axis(ax: Axes, values: Sequence[float]) -> None:
 
 
 @styled
-def by_batch(table: pd.DataFrame, keeps: Mapping[tuple[str, str], bool]) -> Axes:
-    """`token_cost.bills` by use, with intervals; hollow where `keeps[load, arm]` is False."""
+def by_batch(table: pd.DataFrame, keeps: pd.Series) -> Axes:
+    """`token_cost.bills` by use, with intervals; hollow where `keeps`, of the same rows, is False."""
     (ax,) = style.panels(1, height=4.2)
     for kind in KINDS:
         cell = table[table["kind"] == kind].sort_values("concurrency")
@@ -55,7 +55,7 @@ def by_batch(table: pd.DataFrame, keeps: Mapping[tuple[str, str], bool]) -> Axes
         hue, reading = colour(kind, KINDS), Reading("${:.3g}", " per 1M")
         style.with_interval(ax, bills, "concurrency", ("value", "low", "high"), reading, color=hue)
         for row in bills.itertuples():
-            inside = hue if keeps[row.load, row.arm] else "white"
+            inside = hue if keeps[row.Index] else "white"
             ax.plot(row.concurrency, row.value, marker(kind, KINDS), markersize=9, color=hue,
                     markerfacecolor=inside, zorder=3)  # fmt: skip
     values = [bill.value for bill in table["by_use"]]

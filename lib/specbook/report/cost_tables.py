@@ -1,0 +1,72 @@
+"""The cost chapter's tables, from `analysis.token_cost` and `analysis.api_prices`."""
+
+import pandas as pd
+
+from specbook.config.chapter import CostPlan
+from specbook.stats import cost
+from specbook.stats.estimate import Estimate
+
+ANSWERS_BY = {True: "the same model", False: "another model"}
+
+
+def usd(value: float) -> str:
+    """Dollars with as many digits as a small price needs: `$17.50`, `$0.0256`."""
+    return f"${value:.2f}" if value >= 1 else f"${value:.3g}"
+
+
+def with_interval(bill: Estimate) -> str:
+    """`$0.0256 [0.0220, 0.0299]`, or the value alone."""
+    return usd(bill.value) + ("" if bill.low is None else f" [{bill.low:.3g}, {bill.high:.3g}]")
+
+
+def busy(share: float) -> str:
+    """`43.3 % busy`, or never."""
+    return "never" if share > 1 else f"{100 * share:.3g} % busy"
+
+
+def goodput(good: pd.DataFrame, plan: CostPlan) -> pd.DataFrame:
+    """Table of the rate that keeps each objective, and of both bills in $ per 1M output tokens.
+
+    Made from `token_cost.goodput`. `*`: a p99 that stands on too few prompts.
+    """
+    marks = good["enough"].map({True: "", False: " *"})
+    clocks = zip(1e3 * good["ttft_p99_s"], 1e3 * good["tpot_p99_s"], marks, strict=True)
+    columns = {
+        "objective": good["slo"], "arm": good["label"] + ", " + good["load"],
+        "by use": good["by_use"].map(with_interval),
+        f"reserved, {100 * plan.utilisation:g} % busy": [usd(one.value) for one in good["by_reservation"]],
+        "tokens/s": good["speed"].round().astype(int),
+        "p99 TTFT, TPOT in ms": [f"{ttft:.0f}, {tpot:.1f}{mark}" for ttft, tpot, mark in clocks],
+    }  # fmt: skip
+    return pd.DataFrame(columns).set_index(["objective", "arm"])
+
+
+def purchases(plan: CostPlan, tokens_per_s: float) -> pd.DataFrame:
+    """Every listed way to buy this device: the cost at this rate, and from which utilisation paying for all
+    hours is cheaper than paying on demand for the busy ones.
+    """
+    listed = plan.listed()
+    demand = min((plan.bill(one) for one in listed if one.purchase == "on demand"), default=None)
+    rows = [
+        {"name": one.name, "$ per hour": usd(plan.bill(one)),
+         "always busy": usd(cost.usd_per_million_tokens(tokens_per_s, plan.bill(one))),
+         "worth keeping from": busy(plan.bill(one) / demand) if demand else "-", "date": str(one.date)}
+        for one in listed
+    ]  # fmt: skip
+    return pd.DataFrame(rows).set_index("name") if rows else pd.DataFrame({"no listed price": []})
+
+
+def apis(table: pd.DataFrame, own: float) -> pd.DataFrame:
+    """Table of the same text's bill elsewhere, by whose model, and from which utilisation `own` is cheaper.
+
+    Made from `api_prices.apis`.
+    """
+    columns = {
+        "API": table["name"], "answers by": table["same_model"].map(ANSWERS_BY),
+        "$ per 1M": table["usd_per_million"].map(usd),
+        "cheaper here from": (own / table["usd_per_million"]).map(busy),
+        "its tokens per ours": [
+            f"{row.tokens_per_own:.2f} ({row.counted_by})" for row in table.itertuples()
+        ],
+    }  # fmt: skip
+    return pd.DataFrame(columns).set_index("API")
