@@ -6,10 +6,12 @@ import numpy as np
 import pandas as pd
 
 from specbook.analysis import acceptance, prediction, speedup, summaries
-from specbook.config import models
-from specbook.config.schema import Target
+from specbook.config import AnyPlan, models
+from specbook.config.schema import Frozen, Target
+from specbook.records.experiment import ExperimentRecord
 from specbook.records.experiment_results import ExpertsTouched, NoisyDomain, NoisyRouter
 from specbook.records.run import RunRecord
+from specbook.records.run_set import RunSet
 from specbook.stats import experts, roofline
 from specbook.stats.shape import TargetShape
 
@@ -32,6 +34,26 @@ ARM = ["load", "domain", "label"]
 NAN = float("nan")
 QUIET, NOISY = "head trained without noise", "head trained on with that noise"
 """The two readings of the experiment."""
+
+
+def results(
+    kept: Iterable[tuple[ExperimentRecord, Frozen]],
+) -> tuple[list[ExpertsTouched], list[NoisyRouter]]:
+    """Results of both kinds of experiment, from what `experiments.replay` gives."""
+    every = [result for _, result in kept]
+    return (
+        [one for one in every if isinstance(one, ExpertsTouched)],
+        [one for one in every if isinstance(one, NoisyRouter)],
+    )
+
+
+def by_target(plan: AnyPlan, runs: Sequence[RunRecord]) -> tuple[RunSet, RunSet]:
+    """The mixture's records, and those of the dense target that a plan's second sweep sets beside it."""
+    mixture = plan.parts()[0].target.name
+    return (
+        RunSet(one for one in runs if one.point.target.name == mixture),
+        RunSet(one for one in runs if one.point.target.name != mixture),
+    )
 
 
 def touched(results: Iterable[ExpertsTouched], target: Target) -> pd.DataFrame:

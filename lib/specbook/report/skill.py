@@ -6,12 +6,12 @@ import pandas as pd
 
 from specbook import config as plans
 from specbook import records
-from specbook.analysis import acceptance, drift, scaling, speedup, tail, token_cost, versions
+from specbook.analysis import acceptance, drift, moe_tables, scaling, speedup, tail, token_cost, versions
 from specbook.bench import experiments
 from specbook.records.run import RunRecord
 from specbook.report import headline, tables
 from specbook.report.provenance_line import credit, credit_experiments
-from specbook.report.text import answers_text, cluster_text, cost_text, drift_text, moe_text
+from specbook.report.text import answers_text, cluster_text, cost_text, drift_text
 from specbook.report.text.cluster_text import Named
 from specbook.suggestions import listed
 
@@ -29,7 +29,7 @@ def text(hardware: str = "cpu") -> str:
     """The whole document, of the full plans' records on one hardware folder."""
     dense, head = _runs("03_p_eagle", hardware), _runs("02_eagle3", hardware)
     every = _runs("05_moe", hardware)
-    moe, _ = moe_text.by_target(plans.load("05_moe", hardware, "full"), every)
+    moe, _ = moe_tables.by_target(plans.load("05_moe", hardware, "full"), every)
     cluster = experiments.replay(plans.load("07_hpa", hardware, "full"), partial=True)
     named = cluster_text.named(cluster)
     answer = cluster_text.answer(named).removeprefix("**Answer.** ")

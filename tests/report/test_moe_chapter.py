@@ -12,7 +12,7 @@ from specbook import config, records
 from specbook.analysis import moe_tables as analysis
 from specbook.bench import experiments
 from specbook.report.figures import acceptance_figures as draw
-from specbook.report.text import moe_text
+from specbook.report.provenance_line import credit
 from specbook.stats.estimate import Estimate
 
 
@@ -25,15 +25,14 @@ def full(tmp_path, monkeypatch):
 def test_another_machines_fastest_arm_has_its_own_numbers(full, monkeypatch):
     synthetic.write(full.parts()[0])
     page = records.replay(full.parts()[0])
-    assert "Not measured on another machine yet" in moe_text.again(
-        page, records.of_chapter(moe_text.AGAIN, "cpu")
-    )
+    again = "appendix_mixture_again"
+    assert {run.hardware.id for run in records.of_chapter(again, "cpu")} <= {page.machine}
     monkeypatch.setattr(synthetic, "HARDWARE", synthetic.HARDWARE.model_copy(update={"id": "cpu-other-4c"}))
-    synthetic.write(config.load(moe_text.AGAIN, "cpu", "full").parts()[0])
-    found = records.of_chapter(moe_text.AGAIN, "cpu")
+    synthetic.write(config.load(again, "cpu", "full").parts()[0])
+    found = records.of_chapter(again, "cpu")
     assert {run.hardware.id for run in found} == {"cpu-other-4c"}  # it has the two restarts more
-    assert moe_text.again(page, found).startswith("simulated · cpu-other-4c · pocket-moe float32 · ")
-    assert not records.of_chapter(moe_text.AGAIN, "h100")
+    assert credit(found).startswith("simulated · cpu-other-4c · pocket-moe float32 · ")
+    assert not records.of_chapter(again, "h100")
 
 
 def test_the_full_plan_draws_and_claims_what_its_records_say(full):
@@ -58,22 +57,17 @@ def quick(full):
 
 def test_what_was_not_measured_is_named(quick):
     synthetic.write(quick)
+    undisturbed = [one for one in quick.experiments if one.parameters.get("router_noise") == 0.0]
+    mixtures.write(quick.model_copy(update={"experiments": tuple(undisturbed)}))
     said = chapters.run("05_moe", group="quick")
     assert "**Not measured yet:** the dense target, experts touched and noise in the router." in said
     assert "nothing measured" in said
     assert "Takeaway" not in said
 
 
-def test_a_router_that_was_never_disturbed_is_not_measured(full):
-    asked = [one for one in full.experiments if one.parameters.get("router_noise", 0.0) == 0.0]
-    mixtures.write(full.model_copy(update={"experiments": tuple(asked)}))
-    counted, disturbed = moe_text.results(experiments.replay(full, partial=True))
-    assert moe_text.missing([object()], counted, disturbed) == "**Not measured yet:** noise in the router."
-
-
 def test_noise_that_harms_takes_acceptance_where_answers_pass(full):
     mixtures.write(full, harm=0.1)
-    _, disturbed = moe_text.results(experiments.replay(full, partial=True))
+    _, disturbed = analysis.results(experiments.replay(full, partial=True))
     moved = analysis.moved_by_noise(analysis.noise(disturbed))
     assert moved["acceptance_fell"].all()
     assert not moved["experts_rose"].any()
@@ -81,7 +75,7 @@ def test_noise_that_harms_takes_acceptance_where_answers_pass(full):
 
 def test_noise_that_adds_experts_leaves_acceptance(full):
     mixtures.write(full, harm=0.0, more_experts=1.0)
-    _, disturbed = moe_text.results(experiments.replay(full, partial=True))
+    _, disturbed = analysis.results(experiments.replay(full, partial=True))
     moved = analysis.moved_by_noise(analysis.noise(disturbed))
     assert moved["experts_rose"].all()
     assert not moved["acceptance_fell"].any()
@@ -89,7 +83,7 @@ def test_noise_that_adds_experts_leaves_acceptance(full):
 
 def test_answers_that_fail_or_loop_say_nothing_of_noise(full):
     mixtures.write(full, harm=0.0)
-    _, disturbed = moe_text.results(experiments.replay(full, partial=True))
+    _, disturbed = analysis.results(experiments.replay(full, partial=True))
     table = analysis.noise(disturbed)
     assert len(analysis.moved_by_noise(table)) == 30
     table.loc[table["router_noise"] == 4.0, "passed_high"] = 0.0
@@ -118,7 +112,7 @@ def test_the_dense_target_has_the_same_traffic(full):
 
 def test_cells_without_intervals_or_experts_claim_nothing(quick):
     mixtures.write(quick)
-    _, disturbed = moe_text.results(experiments.replay(quick, partial=True))
+    _, disturbed = analysis.results(experiments.replay(quick, partial=True))
     one = Estimate(value=3.0, low=None, high=None, n=1, unit_of_n="prompts", method="none")
     bare = [
         found.model_copy(
@@ -129,4 +123,3 @@ def test_cells_without_intervals_or_experts_claim_nothing(quick):
     table = analysis.noise(bare)
     assert analysis.moved_by_noise(table).empty
     assert draw.router_noise(table)
-    assert set(moe_text.strengths(table)["experts touched"]) == {"3.00 (no interval)", ""}
