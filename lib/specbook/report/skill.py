@@ -9,10 +9,10 @@ from specbook import records
 from specbook.analysis import acceptance, drift, moe_tables, scaling, speedup, tail, token_cost, versions
 from specbook.bench import experiments
 from specbook.records.run import RunRecord
-from specbook.report import headline, tables
+from specbook.report import cluster_tables, headline, tables
+from specbook.report.cluster_tables import Named
 from specbook.report.provenance_line import credit, credit_experiments
 from specbook.report.text import answers_text, cluster_text, cost_text, drift_text
-from specbook.report.text.cluster_text import Named
 from specbook.suggestions import listed
 
 GOAL = 2.5
@@ -31,7 +31,7 @@ def text(hardware: str = "cpu") -> str:
     every = _runs("05_moe", hardware)
     moe, _ = moe_tables.by_target(plans.load("05_moe", hardware, "full"), every)
     cluster = experiments.replay(plans.load("07_hpa", hardware, "full"), partial=True)
-    named = cluster_text.named(cluster)
+    named = cluster_tables.named(cluster)
     answer = cluster_text.answer(named).removeprefix("**Answer.** ")
     sections = {
         "The rubric": [_rubric(dense, moe, head, named)],
@@ -56,8 +56,8 @@ def _rubric(
 ) -> str:
     kinds = acceptance.by_domain(head)["domain"].nunique()
     loads = listed(run.point.load.label for run in head)
-    ready = [f"{scaling.stages(run)['ready']:.0f}" for run in cluster_text.of_scenario(cluster, "step")]
-    updates = [run for name in cluster_text.UPDATES for run in cluster_text.of_scenario(cluster, name)]
+    ready = [f"{scaling.stages(run)['ready']:.0f}" for run in cluster_tables.of_scenario(cluster, "step")]
+    updates = [run for name in cluster_tables.UPDATES for run in cluster_tables.of_scenario(cluster, name)]
     lost = [scaling.counts(scaling.during(run, ["restart", "undo"])) for run in updates]
     scaled = f"a new pod serves {listed(ready)} s after the load triples" if ready else "not measured"
     rolled = "; ".join(f"{one['lost']} of {one['sent']:,} requests lost" for one in lost) or "not measured"
