@@ -9,6 +9,7 @@ from specbook.analysis import comparison, sides
 from specbook.analysis.comparison import compare, verdict
 from specbook.errors import ConfigError, RecordError
 from specbook.records import selection
+from specbook.report import comparison_report
 from specbook.report.text import comparison_text
 from specbook.stats.estimate import Estimate
 from two_sides import NOISY, STEADY, read, side, slower
@@ -96,7 +97,7 @@ def test_a_folder_of_another_checkout_is_read(monkeypatch, tmp_path):
 
 
 def test_json_holds_every_cell_and_record():
-    body = json.loads(json.dumps(comparison_text.body(compare(side("A"), side("B", slower(0.3))))))
+    body = json.loads(json.dumps(comparison_report.body(compare(side("A"), side("B", slower(0.3))))))
     assert body["overall"]["verdict"] == "worse"
     assert [cell["domain"] for cell in body["cells"]] == ["json"]
     assert [len(body[name]["records"]) for name in "ab"] == [3, 3]
@@ -108,7 +109,7 @@ def test_cells_of_other_prompts_are_left_out_and_counted():
         last = side(name, domain="chat", prompts=name)
     found = compare(read("A"), last)
     assert (list(found.cells["domain"]), found.left_out) == (["json"], {"asked otherwise": 1})
-    assert "left out: 1 cell asked otherwise" in comparison_text.page(found)
+    assert "left out: 1 cell asked otherwise" in comparison_report.page(found)
 
 
 BAD = [

@@ -22,12 +22,14 @@ def compare(
     """Say whether B is slower than A, from records: by cell, with intervals, and by which part."""
     from specbook.analysis import comparison, sides
     from specbook.records import selection
-    from specbook.report.text import comparison_text
+    from specbook.report import comparison_report
 
     with one_clear_message(), busy("reading records"):
         compared = comparison.compare(*(sides.read(selection.read(text)) for text in (a, b)), tolerance)
     typer.echo(
-        json.dumps(comparison_text.body(compared)) if as_json else comparison_text.page(compared, markdown)
+        json.dumps(comparison_report.body(compared))
+        if as_json
+        else comparison_report.page(compared, markdown)
     )
 
 

@@ -8,10 +8,10 @@ import pandas as pd
 from specbook.analysis import comparison, gate, sides
 from specbook.errors import SpecbookError
 from specbook.records import selection
-from specbook.report import executed_pages
+from specbook.report import comparison_report, executed_pages
 from specbook.report.figures import speedup_figures, style
 from specbook.report.tables import markdown
-from specbook.report.text import comparison_text, percent
+from specbook.report.text import percent
 from specbook.stats.ratios import MIN_INTERVAL
 
 UPGRADES = {
@@ -46,7 +46,7 @@ def write(folder: Path) -> Path:
 def _compared(a: str, b: str) -> str:
     with suppress(SpecbookError):
         both = (sides.read(selection.read(text)) for text in (a, b))
-        return comparison_text.page(comparison.compare(*both), markdown=True)
+        return comparison_report.page(comparison.compare(*both), markdown=True)
     return NOTHING
 
 
