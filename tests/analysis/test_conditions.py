@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from factories import HARDWARE, eagle3, failed_run, point, rows, write_run
+from factories import eagle3, point, rows, write_run
 from specbook import records
 from specbook.analysis import latency, speedup, summaries
 from specbook.bench import measure_point
@@ -120,28 +120,6 @@ def test_a_speed_without_loops_is_of_the_other_answers():
 def test_a_cell_of_loops_alone_has_no_speed_without():
     (found,) = summaries.throughput([write_run(point(), 9.0, requests=answers({0, 1, 2, 3}))]).itertuples()
     assert np.isnan(found.decode_tokens_per_s_without_loops)
-
-
-def on(restart, day, **machine):
-    run = failed_run(point(restart=restart))
-    there = HARDWARE.model_copy(update=machine)
-    return run.model_copy(update={"hardware": there, "started_at": f"2026-01-0{day}T00:00:00+00:00"})
-
-
-def test_hosts_are_told_apart_by_their_name_or_their_memory():
-    runs = [
-        on(0, 1, memory_bytes=1000, peak_flops_per_s=4.0), on(1, 2, memory_bytes=1000, peak_flops_per_s=2.0),
-        on(2, 3, memory_bytes=1001), on(3, 4, memory_bytes=1001, host="a" * 12),
-        on(4, 5, memory_bytes=1001, host="b" * 12),
-    ]  # fmt: skip
-    found = summaries.hosts(reversed(runs))
-    assert found["host"].tolist() == ["", "", "a" * 12, "b" * 12]
-    assert found["restarts"].tolist() == [2, 1, 1, 1]
-    first = found.iloc[0]
-    assert (first["first"], first["last"]) == ("2026-01-01", "2026-01-02")
-    assert (first["slowest_flops_per_s"], first["fastest_flops_per_s"]) == (2.0, 4.0)
-    assert np.isnan(found["fastest_flops_per_s"][1])
-    assert summaries.hosts([]).empty
 
 
 def test_a_speed_up_is_told_with_and_without_answers_that_loop():

@@ -60,12 +60,12 @@ def _pace(windows: list[pd.Series]) -> float:
     return sum(len(times) - 1 for times in windows) / sum(times.max() - times.min() for times in windows)
 
 
-def saturation(table: pd.DataFrame, share: float = 0.1) -> pd.DataFrame:
+def saturation(table: pd.DataFrame) -> pd.DataFrame:
     """Highest rate of `poisson` that was served without a queue, per arm and domain; NaN if none was.
 
-    Without: the mean wait in the queue is at most `share` of the median E2E. What was served per second says
+    Without: the mean wait in the queue is at most a tenth of the median E2E. What was served per second says
     it less well: in a window of seconds one long last answer looks like a server that falls behind.
     """
-    no_queue = table["queue_wait_s"] <= share * table["e2e_p50_s"]
+    no_queue = table["queue_wait_s"] <= 0.1 * table["e2e_p50_s"]
     served = table.assign(held_per_s=table["rate_per_s"].where(no_queue))
     return served.groupby(["arm", "domain"], sort=False)["held_per_s"].max().reset_index()

@@ -99,15 +99,11 @@ def plan(a: Side, b: Side | None = None, wanted: float = 0.8) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def alarms(
-    windows: pd.DataFrame, restarts: int = MIN_INTERVAL, tolerance: float = TOLERANCE,
-    slowdowns: Sequence[float] = (0.0, *SLOWDOWNS),
-) -> pd.DataFrame:  # fmt: skip
+def alarms(windows: pd.DataFrame, slowdowns: Sequence[float] = (0.0, *SLOWDOWNS)) -> pd.DataFrame:
     """How often rounds of one arm are called worse than others of it, as measured and slowed down.
 
     Args:
         windows: of `Side`, of any records.
-        restarts: rounds on each side.
 
     Returns:
         Columns ALARMS: `rounds` of one session (a day and a host, as far as it is known) or of two; `over` a
@@ -115,12 +111,12 @@ def alarms(
             called worse, whose n is cells or arms; or pairs of sessions, whose cells are wrong together. What
             has too few rounds has no replay.
     """
-    replays = pd.DataFrame(_replays(windows, restarts), columns=["rounds", "over", "unit", "ratio"])
+    replays = pd.DataFrame(_replays(windows), columns=["rounds", "over", "unit", "ratio"])
     rows = []
     for (rounds, over), own in replays.groupby(["rounds", "over"]):
         for slowdown in slowdowns:
             slower = (ratio.through(lambda value, s=slowdown: value * (1 - s)) for ratio in own["ratio"])
-            worse = [float(comparison.verdict(ratio, tolerance) == "worse") for ratio in slower]
+            worse = [float(comparison.verdict(ratio, TOLERANCE) == "worse") for ratio in slower]
             shares = pd.Series(worse, own.index).groupby(own["unit"]).mean()
             unit = "pairs" if rounds == "of two sessions" else "cells" if over == "a cell" else "arms"
             share = wilson(shares.sum(), len(shares), unit_of_n=unit)
@@ -128,7 +124,7 @@ def alarms(
     return summaries.frame(rows, ALARMS)
 
 
-def _replays(windows: pd.DataFrame, restarts: int) -> Iterator[tuple[str, str, str, Estimate]]:
+def _replays(windows: pd.DataFrame) -> Iterator[tuple[str, str, str, Estimate]]:
     """Whose rounds, over what, what makes a replay independent of others, and B over A."""
     facts = pd.DataFrame(list(windows["facts"]), index=windows.index)
     table = windows.assign(
@@ -139,10 +135,10 @@ def _replays(windows: pd.DataFrame, restarts: int) -> Iterator[tuple[str, str, s
         for cell, rows in every.sort_values("round").groupby([*CELL, "asked", "setup"]):
             sessions = {name: own["tokens_per_s"].to_numpy() for name, own in rows.groupby("session")}
             for own in sessions.values():
-                yield from (("of one session", over, str(cell), ratio) for ratio in _splits(own, restarts))
-            full = [name for name, own in sessions.items() if len(own) >= restarts]
+                yield from (("of one session", over, str(cell), ratio) for ratio in _splits(own))
+            full = [name for name, own in sessions.items() if len(own) >= MIN_INTERVAL]
             for one, other in combinations(full, 2):
-                sides = (sessions[name][:restarts] for name in (other, one))
+                sides = (sessions[name][:MIN_INTERVAL] for name in (other, one))
                 yield "of two sessions", over, f"{one} {other}", ratios.independent_ratio_ci(*sides)
 
 
@@ -157,8 +153,8 @@ def _together(table: pd.DataFrame) -> pd.DataFrame:
     return full.assign(tokens_per_s=np.exp(full["log"]), load="all", domain="all")
 
 
-def _splits(speeds: np.ndarray, restarts: int) -> Iterator[Estimate]:
-    rng = np.random.default_rng(0)
-    for _ in range(SPLITS if len(speeds) >= 2 * restarts else 0):
+def _splits(speeds: np.ndarray) -> Iterator[Estimate]:
+    rng, n = np.random.default_rng(0), MIN_INTERVAL
+    for _ in range(SPLITS if len(speeds) >= 2 * n else 0):
         drawn = rng.permutation(speeds)
-        yield ratios.independent_ratio_ci(drawn[:restarts], drawn[restarts : 2 * restarts])
+        yield ratios.independent_ratio_ci(drawn[:n], drawn[n : 2 * n])

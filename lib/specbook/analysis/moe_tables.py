@@ -28,7 +28,7 @@ NOISE = (
 )  # fmt: skip
 BESIDE = (
     "load", "domain", "moe", "dense", "moe_arm", "dense_arm", "moe_length", "dense_length", "moe_base",
-    "dense_base", "lost", "ahead",
+    "dense_base", "ahead",
 )  # fmt: skip
 ARM = ["load", "domain", "label"]
 NAN = float("nan")
@@ -165,9 +165,8 @@ def beside(moe: Sequence[RunRecord], dense: Sequence[RunRecord]) -> pd.DataFrame
     """Each target's fastest arm, by load and domain, of those arms that both were measured with there.
 
     Columns: BESIDE; `moe` and `dense` are the `Estimate`s of the speed-ups over each target's own best
-    baseline, the lengths are the arms' own, in tokens/step, the bases those baselines, in tokens/s. `lost`:
-    speculation slows the mixture down and speeds the dense target up; `ahead`: it brings the mixture more;
-    both beyond the intervals.
+    baseline, the lengths are the arms' own, in tokens/step, the bases those baselines, in tokens/s. `ahead`:
+    the mixture gains more, beyond the intervals.
     """
     if not (moe and dense):
         return summaries.frame([], BESIDE)
@@ -183,11 +182,10 @@ def _arms(runs: Sequence[RunRecord]) -> pd.DataFrame:
 def _fastest(where: tuple[str, str], cell: pd.DataFrame) -> dict:
     best = {name: cell.loc[cell[f"speedup_{name}"].idxmax()] for name in ("moe", "dense")}
     moe, dense = (row[f"estimate_{name}"] for name, row in best.items())
-    have_intervals = None not in (moe.low, moe.high, dense.low, dense.high)
     return {
         "load": where[0], "domain": where[1], "moe": moe, "dense": dense,
         **{f"{name}_arm": row["label"] for name, row in best.items()},
         **{f"{name}_length": row[f"length_{name}"] for name, row in best.items()},
         **{f"{name}_base": row[f"baseline_tokens_per_s_{name}"] for name, row in best.items()},
-        "lost": have_intervals and moe.high < 1 < dense.low, "ahead": have_intervals and moe.low > dense.high,
+        "ahead": None not in (moe.low, dense.high) and moe.low > dense.high,
     }  # fmt: skip

@@ -1,6 +1,6 @@
 """Tables of runs on a cluster: what became of requests, the stages of a reaction, and latency over time."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -66,14 +66,14 @@ def _over_s(run: ClusterRun, action: ActionOutcome) -> float:
     return max([action.ended_s, *gone_s]) + LAG_S
 
 
-def stages(run: ClusterRun, segment: int = 1) -> dict[str, float]:
-    """Seconds from the start of a segment of the load to each of STAGES; NaN for one that did not come.
+def stages(run: ClusterRun) -> dict[str, float]:
+    """Seconds from the start of the load's second segment to each of STAGES; NaN for one that did not come.
 
     `signal`: a signal is first read above its target. `decision`: the autoscaler first asks for more pods.
     `pod`, `scheduled`, `started`, `ready`: of the first pod that is created after it. `calm`: after the last
     new pod was ready, no request waits for five readings in a row.
     """
-    readings, step_s = timeline(run), run.segments_s[segment]
+    readings, step_s = timeline(run), run.segments_s[1]
     after = readings[readings["at_s"] >= step_s]
     above = np.logical_or.reduce([after[name] > limit for name, limit in TARGET_MS.items()])
     before = readings.loc[readings["at_s"] < step_s, "desired"].max()
@@ -93,13 +93,13 @@ def _first(rows: pd.DataFrame, holds: Any) -> float:
     return float(rows.loc[np.asarray(holds, dtype=bool), "at_s"].min())
 
 
-def latency(rows: pd.DataFrame, qs: Sequence[float] = (0.5, 0.99)) -> dict[str, float]:
+def latency(rows: pd.DataFrame) -> dict[str, float]:
     """Percentiles in seconds of whole answers; NaN where requests are too few for one."""
     whole = rows[rows["outcome"] == "whole"]
     quantiles = {}
     for metric in ("ttft_s", "tpot_s", "e2e_s"):
         values = whole[metric].dropna()
-        for q in qs:
+        for q in (0.5, 0.99):
             name = f"{metric.removesuffix('_s')}_p{100 * q:g}_s"
             quantiles[name] = float(values.quantile(q)) if enough_for(q, len(values)) else np.nan
     return quantiles

@@ -20,8 +20,8 @@ from specbook.stats.estimate import Estimate
 
 COLUMNS = (
     *CELL, "arm", "method", "label", "num_speculative_tokens", "baseline", "baseline_execution",
-    "baseline_tokens_per_s", "tokens_per_s", "speedup", "low", "high", "n", "ci_method", "estimate",
-    "paired", "records",
+    "baseline_tokens_per_s", "tokens_per_s", "speedup", "low", "high", "n", "estimate", "paired",
+    "records",
 )  # fmt: skip
 BESIDE_LOOPS = ("load", "domain", "label", "capped", "loops", "loop_tokens", "every", "without")
 PAST_TRAINING = ("load", "method", "depth", "num_speculative_tokens", "estimate")
@@ -35,20 +35,19 @@ def best_baseline(cell: pd.DataFrame, speed: Speed = "output_tokens_per_s") -> s
 
 
 @once
-def speedups(runs: RunSet, baseline: str = "best", speed: Speed = "output_tokens_per_s") -> pd.DataFrame:
-    """Each arm's speed over the baseline's, paired by round, in every cell.
+def speedups(runs: RunSet, speed: Speed = "output_tokens_per_s") -> pd.DataFrame:
+    """Each arm's speed over the faster baseline's, paired by round, in every cell.
 
     Several rounds of one restart are one value: n counts restarts. The interval covers prompts, too.
 
     Args:
         runs: records; failed ones are left out.
-        baseline: `best`, the faster execution mode in that cell; or an arm, e.g. `baseline (eager)`.
         speed: the column of `summaries.throughput` to compare.
 
     Returns:
         Columns: CELL, arm, method, label, num_speculative_tokens, baseline (which arm it was),
             baseline_execution, baseline_tokens_per_s and tokens_per_s (geometric means over the same rounds),
-            speedup, low, high, n, ci_method, `estimate` (the `Estimate`), paired (the `PairedRatios`), and
+            speedup, low, high, n, `estimate` (the `Estimate`), paired (the `PairedRatios`), and
             records (their ids, the arm's first). Cells without the baseline, and arms that share no round
             with it, have no row.
 
@@ -58,7 +57,7 @@ def speedups(runs: RunSet, baseline: str = "best", speed: Speed = "output_tokens
     table, answered, rows = summaries.throughput(runs), paired.answered(runs, speed), []
     for key, cell in table.groupby(CELL, sort=False) if len(table) else ():
         _refuse_twins(cell)
-        base = best_baseline(cell, speed) if baseline == "best" else baseline
+        base = best_baseline(cell, speed)
         reference = cell[cell["arm"] == base]
         both = pairs(cell[cell["arm"] != base], reference, speed)
         for arm, own in both.groupby("arm", sort=False):
@@ -110,15 +109,15 @@ def _columns(own: pd.DataFrame, speed: Speed, answered: Answered) -> dict[str, A
         "baseline_tokens_per_s": ratios.geometric_mean_ci(base).value,
         "tokens_per_s": ratios.geometric_mean_ci(arm).value,
         "speedup": estimate.value, "low": estimate.low, "high": estimate.high, "n": estimate.n,
-        "ci_method": estimate.method, "estimate": estimate, "paired": both,
+        "estimate": estimate, "paired": both,
     }  # fmt: skip
 
 
 @once
-def best_k(runs: RunSet, by: tuple[str, ...] = ("load",), **how: Any) -> pd.DataFrame:
+def best_k(runs: RunSet, by: tuple[str, ...] = ("load",)) -> pd.DataFrame:
     """Each method at its own best K, per load (add "domain" to `by` for one per domain).
 
-    The rows of `speedups(runs, **how)` whose arm has the highest geometric mean speed-up over its group,
+    The rows of `speedups` whose arm has the highest geometric mean speed-up over its group,
     that mean as `group_speedup`, and from how many arms it was picked as `arms`. Domains count once each
     (macro); only arms measured in as many cells as the fullest one compete. The interval is that of one arm:
     it does not know that this arm was picked, so close K are a tie.
@@ -126,7 +125,7 @@ def best_k(runs: RunSet, by: tuple[str, ...] = ("load",), **how: Any) -> pd.Data
     Raises:
         RecordError: if records of two plans are mixed; see `across_domains`.
     """
-    table = speedups(runs, **how)
+    table = speedups(runs)
     if table.empty:
         return table
     table = table[table["method"] != "baseline"]

@@ -1,6 +1,6 @@
-"""Records -> tidy tables: requests, speeds, concurrency, loops, hosts. Nothing is measured or drawn here."""
+"""Records -> tidy tables: requests, speeds, concurrency, loops. Nothing is measured or drawn here."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -21,7 +21,6 @@ and the prompts.
 """
 Speed = Literal["output_tokens_per_s", "decode_tokens_per_s", "decode_tokens_per_s_without_loops"]
 CONCURRENCY = (*CELL, "arm", "restart", "asked", "mean", "share", "steady")
-HOSTS = ("host", "restarts", "first", "last", "slowest_flops_per_s", "fastest_flops_per_s", "runs")
 LOOPS = ("load", "domain", "requests", "prompts", "capped", "loops", "loop_tokens")
 
 
@@ -207,26 +206,3 @@ def loops(runs: RunSet) -> pd.DataFrame:
         for (load, domain), own in pooled_requests(runs).groupby(["load", "domain"], sort=False)
     ]  # fmt: skip
     return frame(rows, LOOPS)
-
-
-def hosts(runs: Iterable[RunRecord]) -> pd.DataFrame:
-    """One row per host and boot that the records are of, the earliest first.
-
-    Records from before hosts were kept have an empty `host`. They are told apart by their main memory alone,
-    so that these rows are the fewest that there can have been. Columns: host, restarts, first and last
-    (dates), slowest_flops_per_s and fastest_flops_per_s (measured peaks, NaN where there is none) and runs.
-    """
-    by_host: dict[tuple[str | None, int], list[RunRecord]] = {}
-    for run in sorted(runs, key=lambda run: run.started_at):
-        by_host.setdefault((run.hardware.host, run.hardware.memory_bytes), []).append(run)
-    return frame([_host(name, own) for (name, _), own in by_host.items()], HOSTS)
-
-
-def _host(name: str | None, own: Sequence[RunRecord]) -> dict[str, Any]:
-    peaks = [run.hardware.peak_flops_per_s for run in own if run.hardware.peak_flops_per_s]
-    return {
-        "host": name or "", "restarts": len({run.point.restart for run in own}),
-        "first": own[0].started_at[:10], "last": own[-1].started_at[:10],
-        "slowest_flops_per_s": min(peaks, default=np.nan), "fastest_flops_per_s": max(peaks, default=np.nan),
-        "runs": len(own),
-    }  # fmt: skip

@@ -110,12 +110,10 @@ def knows(row: Mapping[str, Any]) -> bool:
     return isinstance(spec, Mapping) and spec.get("kind") in _CHECKERS and "domain" in row
 
 
-def loops(token_ids: Sequence[int], n: int = 8, times: int = 4) -> bool:
-    """True if one run of `n` tokens occurs `times` times or more, overlaps counted: the answer is stuck."""
-    if n < 1 or times < 1:
-        raise ValueError(f"need n >= 1 and times >= 1, got {n=}, {times=}")
-    counts = Counter(tuple(token_ids[i : i + n]) for i in range(len(token_ids) - n + 1))
-    return max(counts.values(), default=0) >= times
+def loops(token_ids: Sequence[int]) -> bool:
+    """True if one run of 8 tokens occurs 4 times or more, overlaps counted: the answer is stuck."""
+    counts = Counter(tuple(token_ids[i : i + 8]) for i in range(len(token_ids) - 7))
+    return max(counts.values(), default=0) >= 4
 
 
 def _math_exact(spec: Mapping[str, Any], output: str) -> bool:

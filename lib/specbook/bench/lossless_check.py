@@ -151,7 +151,7 @@ def missing(plan: Plan, hardware: Hardware) -> list[tuple[Target, Speculation]]:
         for dtype in plan.lossless.dtypes
         for speculation in plan.speculations((plan.lossless.num_speculative_tokens,))
     ]
-    done = [r for r in records.load_lossless() if r.hardware.id == hardware.id]
+    done = records.load_lossless(hardware.id)
     return [(t, s) for t, s in wanted if not any(_same(record, plan, t, s) for record in done)]
 
 

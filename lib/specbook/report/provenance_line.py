@@ -21,9 +21,10 @@ FULL = 0.95
 
 def provenance_line(plan: Plan, runs: Sequence[RunRecord], source: Source) -> str:
     """Markdown: where, when and how often the plan was measured, and each thing a reader must know of it."""
-    hardware, hosts = runs[0].hardware, summaries.hosts(runs)
+    hardware = runs[0].hardware
+    hosts = {(run.hardware.host, run.hardware.memory_bytes) for run in runs}  # old records do not name theirs
     cores = "" if hardware.gpu_name else f", {hardware.logical_cores} cores"
-    least = "" if hosts["host"].all() else "at least "
+    least = "" if all(name for name, _ in hosts) else "at least "
     how = "measured for this page" if source == "hardware" else "replayed from records"
     head = (
         f"**Whose numbers.** `{hardware.id}` ({hardware.gpu_name or hardware.cpu_model or hardware.kind}"
