@@ -4,10 +4,12 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
+from specbook.analysis import traffic
 from specbook.records.lossless import LosslessRecord, fullest
 from specbook.records.published import PublishedRow
 from specbook.stats.equality import Divergence
 from specbook.stats.estimate import Estimate
+from specbook.suggestions import listed
 
 
 def filled(table: pd.DataFrame) -> list[pd.DataFrame]:
@@ -30,6 +32,27 @@ def speeds(table: pd.DataFrame) -> pd.DataFrame:
         "arm, tokens/s": table["tokens_per_s"].round(0).astype(int), "n": [one.counted for one in ratios],
     }  # fmt: skip
     return _indexed(columns, ["load", "domain"])
+
+
+def gains(table: pd.DataFrame) -> pd.DataFrame:
+    """Table of speed-ups by kind of prompts, a row for each of `traffic.best`."""
+    columns = {
+        "load": table["load"], "method": table["method"], "prompts": table["traffic"],
+        "domains": table["domains"].map(listed), "best K": table["num_speculative_tokens"],
+        "speed-up": [one.span("×") for one in table["estimate"]],
+        "n": [one.counted for one in table["estimate"]],
+    }  # fmt: skip
+    return _indexed(columns, ["load", "method", "prompts"])
+
+
+def contrasts(table: pd.DataFrame) -> pd.DataFrame:
+    """Table of how many times the speed-up of one kind of prompts is that of the other (`traffic.best`)."""
+    rows = [
+        (one["load"], one["method"], one["ratio"].span("×"))
+        for one in traffic.contrast(table) if one["ratio"] is not None
+    ]  # fmt: skip
+    columns = ["load", "method", f"{traffic.STRUCTURED} over {traffic.OPEN}"]
+    return pd.DataFrame(rows, columns=columns).set_index(columns[:2])
 
 
 def beside_loops(table: pd.DataFrame) -> pd.DataFrame:
