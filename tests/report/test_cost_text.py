@@ -106,7 +106,7 @@ def test_each_list_price_has_its_day_and_source():
 def test_that_prompts_are_estimated_is_said_where_it_is_so(of_them, api, said):
     counted = {"input_characters": 40, "output_characters": 80, "input_tokens": 10, "output_tokens": 20}
     found = cost_text.guessed(api_prices.apis([api], counted), {**counted, "guessed_characters": of_them})
-    assert ("12.5 % are an estimate" in found, found == "") == (said, not said)
+    assert ("12.5 % of the prompts' characters are an estimate" in found, found == "") == (said, not said)
 
 
 def test_a_share_is_a_percentage_or_never():

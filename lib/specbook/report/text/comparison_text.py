@@ -1,7 +1,5 @@
 """A comparison of two selections in a sentence: which is slower, by how much, and by which part."""
 
-from typing import Any
-
 from specbook.analysis.comparison import Comparison
 from specbook.analysis.intervals import side
 from specbook.report.text import count, percent
@@ -16,11 +14,12 @@ def summary(result: Comparison) -> str:
     whole, margin = result.overall, percent(result.tolerance)
     one = whole["tokens_per_s"]
     span = one.span(digits=3) if one else "no restart has every cell"
+    needed = f"; {whole['needed']} restarts a side would see it" if whole["needed"] else ""
     opening = {
         "better": f"B is faster by {_share(one)}",
         "worse": f"B is slower by {_share(one)}",
         "not worse": f"B is not slower by more than {margin} (B/A {span})",
-        "cannot tell": f"Whether B is slower by {margin} cannot be told (B/A {span}{_needed(whole)})",
+        "cannot tell": f"Whether B is slower by {margin} cannot be told (B/A {span}{needed})",
     }[whole["verdict"]]
     parts = [_moved(name, result) for name in PARTS if result.overall[name]]
     worse = int((result.cells["verdict"] == "worse").sum())
@@ -34,10 +33,6 @@ def _share(ratio: Estimate | None) -> str:
         return ""
     ends = sorted(100 * abs(end - 1) for end in (ratio.low, ratio.high))
     return f"{percent(abs(ratio.value - 1), 1)} [{ends[0]:.1f}, {ends[1]:.1f}]"
-
-
-def _needed(row: dict[str, Any]) -> str:
-    return f"; {row['needed']} restarts a side would see it" if row["needed"] else ""
 
 
 def _moved(name: str, result: Comparison) -> str:

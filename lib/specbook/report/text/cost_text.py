@@ -68,18 +68,10 @@ def sources(table: pd.DataFrame) -> str:
 
 
 def guessed(table: pd.DataFrame, counted: Mapping[str, float]) -> str:
-    """Sentence on how much of the prompts' length is an estimate.
-
-    Empty where none is, or no API's tokens are counted by characters. Made from `api_prices.apis` and
-    `token_cost.characters`.
-    """
+    """How much of the prompts' length is an estimate (`token_cost.characters`), if an API's bill needs it."""
     share = counted["guessed_characters"] / (counted["input_characters"] or 1)
-    if not share or (table["counted_by"] == api_prices.OWN).all():
-        return ""
-    return (
-        f"Of the prompts' characters {100 * share:.3g} % are an estimate: their prompts are in the files no "
-        "more, and count as many characters a token as the answers of the same window have."
-    )
+    said = f"{100 * share:.3g} % of the prompts' characters are an estimate: their files lack these prompts."
+    return said if share and (table["counted_by"] != api_prices.OWN).any() else ""
 
 
 def unverified() -> str:
