@@ -37,10 +37,10 @@ def render() -> str:
     for title, runs in measured():
         prices = break_even.map_of(runs)
         if len(prices):  # a campaign that was broken off may have baselines alone
-            parts += [f"# {title}", extremes(prices), markdown(table(prices)), credit(runs, ONLY_TIMES)]
+            parts += [f"# {title}", hopeless(prices), markdown(table(prices)), credit(runs, ONLY_TIMES)]
             seen.append(runs[0])
     parts += ["# Accelerators", missing(seen)]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def checked() -> str:
@@ -111,24 +111,11 @@ def table(prices: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def extremes(prices: pd.DataFrame) -> str:
-    """Sentences on where a draft needs fewest and most tokens a step, and on what no acceptance makes good.
-
-    Made from `break_even.map_of`.
-    """
-    price = [one.value for one in prices["price"]]
-    least, most = prices.iloc[price.index(min(price))], prices.iloc[price.index(max(price))]
-    never = [
-        row
-        for row, one in zip(prices.itertuples(), price, strict=True)
-        if one > row.num_speculative_tokens + 1
-    ]
-    return (
-        f"To break even a step must yield {min(price):.2f} tokens at K={least[break_even.K]} and batch "
-        f"{least['concurrency']}, the least here, and {max(price):.2f} at K={most[break_even.K]} and batch "
-        f"{most['concurrency']}, the most."
-        + (f" In {of(len(never), len(price), 'row')} that is above K+1: nothing pays there." if never else "")
-    )  # fmt: skip
+def hopeless(prices: pd.DataFrame) -> str:
+    """Sentence on rows of `break_even.map_of` that no acceptance makes good; empty where there is none."""
+    never = sum(one.price.value > one.num_speculative_tokens + 1 for one in prices.itertuples())
+    rows = of(never, len(prices), "row")
+    return f"In {rows} a step must yield more than K + 1 tokens, so nothing pays there." if never else ""
 
 
 def missing(seen: list[RunRecord]) -> str:
