@@ -1,6 +1,5 @@
 """The page of what fits where: each cell is the sum's, and no machine or model is left out."""
 
-import pandas as pd
 import pytest
 
 from specbook.analysis import memory_fit
@@ -8,7 +7,6 @@ from specbook.config import machines, models
 from specbook.config.machines import MachineFile
 from specbook.errors import ConfigError
 from specbook.report import memory_page
-from specbook.stats.estimate import Estimate
 
 MACHINES = dict(memory_page.accelerators())
 
@@ -61,25 +59,6 @@ def test_a_reported_size_is_between_checkpoint_and_padded():
 
 def test_the_page_is_written_where_the_book_includes_it(tmp_path):
     assert memory_page.write(tmp_path / "executed").name == "memory.md"
-
-
-def test_quantized_drafts_are_compared_at_the_first_load():
-    gains = [
-        Estimate(value=value, low=None, high=None, n=1, unit_of_n="restarts", method="none")
-        for value in (2.0, 1.25, 9.0)
-    ]
-    table = pd.DataFrame(
-        {
-            "load": ["batch 1", "batch 1", "batch 32"],
-            "target": ["wide", "narrow", "wide"],
-            "length": [5.0, 4.0, 9.0],
-            "speedup": gains,
-        }
-    )
-    told = memory_page.draft_lengths(table)
-    assert "At batch 1 its tokens a step are 5.00 on wide and 4.00 on narrow: 20.0 % apart" in told
-    assert "decode steps: 2.5 on wide and 3.2 on narrow." in told
-    assert memory_page.draft_lengths(table.assign(length=[5.0, None, 9.0])) == ""
 
 
 def test_a_shape_that_is_not_counted_names_its_file(monkeypatch):

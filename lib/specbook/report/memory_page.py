@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -16,7 +17,7 @@ from specbook.records.run import RunRecord
 from specbook.report import executed_pages
 from specbook.report.provenance_line import credit
 from specbook.report.tables import markdown
-from specbook.report.text import count, percent
+from specbook.report.text import count
 from specbook.stats import wilson
 from specbook.stats.estimate import Estimate
 from specbook.stats.memory import GIB
@@ -26,6 +27,11 @@ REPORTED = "model_load_gib"
 """Metric of published rows that hold what an engine said its loaded model took."""
 NARROWED = ("appendix_quantization", "cpu", "full")
 """The plan of what was measured in several precisions."""
+PRICE = (
+    "The head was trained for the first target. The price of a step is its length over the speed-up, in "
+    "decode steps of the same target. Where it rises and the length does not fall, the draft is as good as "
+    "before, beside a decode step that has become cheaper."
+)
 LABELS = {"bf16": "BF16", "fp8": "FP8", "int4-awq": "INT4 AWQ", "mxfp4": "MXFP4"}
 
 
@@ -115,35 +121,17 @@ def measured() -> str:
     accuracies = {name: _share(accuracy(own)) for name, own in by_target.items()}
     rows = [
         {"load": row.load, "target": row.target, "tokens/s": f"{row.tokens_per_s:.0f}",
-         "over the first": _span(row.against), "EAGLE-3 brings": _span(row.speedup),
+         "over the first": _span(row.against), "EAGLE-3": _span(row.speedup),
          "length, tokens/step": "-" if row.length is None else f"{row.length:.2f}",
+         "price of a step": "-" if None in (row.length, row.speedup) else _price(row),
          "right answers": accuracies[row.target]}
         for row in table.itertuples()
     ]  # fmt: skip
-    parts = [draft_lengths(table), markdown(pd.DataFrame(rows)), credit(runs), *[missing] * bool(lacking)]
-    return "\n\n".join(filter(None, parts))
+    return "\n\n".join([PRICE, markdown(pd.DataFrame(rows)), credit(runs), *[missing] * bool(lacking)])
 
 
-def draft_lengths(table: pd.DataFrame) -> str:
-    """Sentences on the draft's length on each target, and what a step with it costs there.
-
-    The cost is in decode steps of that target, which is length over speed-up. Made from
-    `quantization.table`, at its first load; "" where one drafted nothing.
-    """
-    rows = table[table["load"] == table["load"].iloc[0]]
-    if rows[["length", "speedup"]].isna().any(axis=None):
-        return ""
-    first, *others = rows["length"]
-    apart = max((abs(other / first - 1) for other in others), default=0.0)
-    lengths = listed(f"{row.length:.2f} on {row.target}" for row in rows.itertuples())
-    prices = listed(f"{row.length / row.speedup.value:.1f} on {row.target}" for row in rows.itertuples())
-    return (
-        f"**Does quantizing the target hurt the draft?** The head was trained for {rows['target'].iloc[0]}. "
-        f"At {rows['load'].iloc[0]} its tokens a step are {lengths}: {percent(apart, 1)} apart at most. What "
-        f"it brings is that length over the price of a step, in the target's own decode steps: {prices}. "
-        "Where the price rises and the length does not fall, the draft guesses as before, beside a decode "
-        "step that has become cheaper."
-    )
+def _price(row: Any) -> str:
+    return f"{row.length / row.speedup.value:.1f}"
 
 
 def accuracy(runs: Iterable[RunRecord]) -> Estimate | None:
