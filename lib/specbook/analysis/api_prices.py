@@ -70,10 +70,11 @@ def rented(rows: Iterable[PublishedRow]) -> pd.DataFrame:
     usd_per_million (always busy), api, api_usd_per_million (the cheapest host's output price),
     break_even_utilisation, source.
     """
-    hosts = [api for api in prices.load().apis if api.output_usd_per_million is not None]
-    rates = []
+    listed = prices.load()
+    hosts = [api for api in listed.apis if api.output_usd_per_million is not None]
+    on_demand, rates = _on_demand(listed.machines), []
     for row in rows:
-        price = _on_demand(row.hardware)
+        price = on_demand.get(row.hardware)
         same = [api for api in hosts if api.model.casefold() == row.target_model.casefold()]
         if row.metric == "output_tok_s" and row.number and price and same:
             rates.append(_held(row, row.number, price, min(same, key=_output)))
@@ -84,13 +85,14 @@ def _output(api: ApiPrice) -> float:
     return api.output_usd_per_million or 0.0
 
 
-def _on_demand(hardware: str) -> Price | None:
-    """The cheapest on-demand price of one such device; None where none is listed."""
-    listed = [
-        price for price in prices.load().machines
-        if price.purchase == "on demand" and price.accelerators == 1 and hardware == f"1x{price.device}"
-    ]  # fmt: skip
-    return min(listed, key=lambda price: price.usd_per_hour, default=None)
+def _on_demand(machines: Iterable[Price]) -> dict[str, Price]:
+    """The cheapest on-demand price of one device, by the device as rows name it: `1xH100`."""
+    cheapest_first = sorted(machines, key=lambda price: price.usd_per_hour)
+    return {
+        f"1x{price.device}": price
+        for price in reversed(cheapest_first)  # the last one of a device stays
+        if price.purchase == "on demand" and price.accelerators == 1
+    }
 
 
 def _held(row: PublishedRow, tokens_per_s: float, price: Price, api: ApiPrice) -> dict[str, object]:

@@ -1,6 +1,7 @@
 """A ratio of two arms' speeds as a sample of restarts and of prompts."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -62,9 +63,14 @@ def _sums(run: RunRecord, speed: Speed) -> pd.DataFrame:
     if decode:
         kept &= (late == 0) & (tokens > 1)
     prompts, names = pd.factorize(rows["prompt_id"][kept], sort=True)
-    index = pd.MultiIndex.from_product([[run.point.traffic.domain], names], names=["domain", "prompt_id"])
     parts = {"tokens": tokens - decode, "seconds": e2e_s - decode * ttft_s}
-    return pd.DataFrame({name: np.bincount(prompts, part[kept]) for name, part in parts.items()}, index)
+    sums = {name: np.bincount(prompts, part[kept]) for name, part in parts.items()}
+    return pd.DataFrame(sums, _prompts(run.point.traffic.domain, tuple(names)))
+
+
+@lru_cache(maxsize=256)  # one object, which pandas then knows to be equal: windows repeat their prompts
+def _prompts(domain: str, names: tuple[str, ...]) -> pd.MultiIndex:
+    return pd.MultiIndex.from_product([[domain], names], names=["domain", "prompt_id"])
 
 
 def by_prompt(arm: Sequence[pd.DataFrame], base: Sequence[pd.DataFrame] = ()) -> pd.Series:

@@ -92,18 +92,27 @@ def ratio(own: pd.DataFrame, speed: Speed, answered: Answered) -> PairedRatios:
 
     Both speeds per restart are geometric means over the rounds that both have.
     """
-    arm, base = (_by_restart(own[column], own["restart"]) for column in (speed, f"{speed}_base"))
+    arm, base = _by_restart(own, speed)
+    return _paired(arm / base, own, answered)
+
+
+def _paired(by_restart: pd.Series, own: pd.DataFrame, answered: Answered) -> PairedRatios:
     windows = ([answered[run_id] for run_id in own[column]] for column in ("run_id", "run_id_base"))
-    return PairedRatios(arm / base, paired.by_prompt(*windows))
+    return PairedRatios(by_restart, paired.by_prompt(*windows))
 
 
-def _by_restart(speeds: pd.Series, restarts: pd.Series) -> pd.Series:
-    return np.exp(np.log(speeds.astype(float)).groupby(restarts).mean())
+def _by_restart(own: pd.DataFrame, speed: Speed) -> tuple[pd.Series, pd.Series]:
+    """Both arms' speeds, restart -> geometric mean over its rounds."""
+    restarts, places, rounds = np.unique(own["restart"], return_inverse=True, return_counts=True)
+    logs = (np.log(own[name].to_numpy(float)) for name in (speed, f"{speed}_base"))
+    index = pd.Index(restarts, name="restart")
+    arm, base = (pd.Series(np.exp(np.bincount(places, one) / rounds), index) for one in logs)
+    return arm, base
 
 
 def _columns(own: pd.DataFrame, speed: Speed, answered: Answered) -> dict[str, Any]:
-    arm, base = (_by_restart(own[column], own["restart"]) for column in (speed, f"{speed}_base"))
-    both = ratio(own, speed, answered)
+    arm, base = _by_restart(own, speed)
+    both = _paired(arm / base, own, answered)
     estimate = both.estimate()
     return {
         "baseline_tokens_per_s": ratios.geometric_mean_ci(base).value,

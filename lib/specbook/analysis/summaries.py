@@ -59,15 +59,19 @@ def _columns(record: RunRecord) -> dict[str, Any]:
 def answered(record: RunRecord) -> pd.DataFrame:
     """Requests that succeeded, with what `pooled_requests` adds to them."""
     rows = records.requests(record)
+    step_s = windows.step_s(rows["itl_s"])  # the same in each row
     rows = rows.assign(
-        late=windows.late_first_chunks(rows), inside=_inside(record, rows),
+        late=windows.late_first_chunks(rows, step_s), inside=_inside(record, rows),
         loops=[windows.repeats(text or "") for text in rows["text"]],
         capped=rows["output_tokens"] >= record.point.traffic.max_tokens,
     )  # fmt: skip
-    rows = rows[rows["error"].isna() | (rows["error"] == "")]
-    later = (rows["output_tokens"] - 1).where(rows["output_tokens"] > 1)
-    step = windows.step_s(rows["itl_s"])  # the same in each row
-    return rows.assign(tpot_s=(rows["e2e_s"] - rows["ttft_s"]) / later, step_s=step)
+    good = rows["error"].isna() | (rows["error"] == "")
+    if not good.all():
+        rows = rows[good]
+        step_s = windows.step_s(rows["itl_s"])
+    tokens, ttft_s, e2e_s = (rows[name].to_numpy(float) for name in ("output_tokens", "ttft_s", "e2e_s"))
+    tpot_s = np.divide(e2e_s - ttft_s, tokens - 1, out=np.full(len(rows), np.nan), where=tokens > 1)
+    return rows.assign(tpot_s=tpot_s, step_s=step_s)
 
 
 def _inside(record: RunRecord, rows: pd.DataFrame) -> Any:

@@ -138,17 +138,17 @@ def steps_s(streams: Iterable[Sequence[float]]) -> NDArray[np.float64]:
     Chunks that came as one share the time that passed before them. What came as one with a stream's first
     chunk has no time of its own, and is left out.
     """
-    gaps = [np.asarray(own, dtype=float) for own in streams]
-    long_s = float(np.percentile(np.concatenate(gaps), LONG)) if any(map(len, gaps)) else 0.0
-    together_s = max(TOGETHER * long_s, LEAST_S)
-    return np.concatenate([np.empty(0), *(_shared(own, together_s) for own in gaps)])
-
-
-def _shared(gaps: NDArray[np.float64], together_s: float) -> NDArray[np.float64]:
-    """Gaps from the first that parts two bunches on, each bunch's time spread over its chunks."""
-    bunch = np.cumsum(gaps >= together_s)
-    chunks, spent = np.bincount(bunch), np.bincount(bunch, weights=gaps)
-    return np.repeat(spent / np.maximum(chunks, 1), chunks)[np.count_nonzero(bunch == 0) :]
+    own = [np.asarray(gaps, dtype=float) for gaps in streams]
+    gaps = np.concatenate([np.empty(0), *own])
+    if not len(gaps):
+        return gaps
+    parts = gaps >= max(TOGETHER * float(np.percentile(gaps, LONG)), LEAST_S)
+    begins = np.zeros(len(gaps), dtype=bool)
+    begins[np.cumsum([0, *filter(None, map(len, own))])[:-1]] = True
+    bunch = np.cumsum(parts | begins) - 1  # a stream's chunks never lie in one with another's
+    shared = np.bincount(bunch, weights=gaps) / np.bincount(bunch)
+    with_first = (begins & ~parts)[parts | begins]
+    return shared[bunch][~with_first[bunch]]
 
 
 def step_s(streams: Iterable[Sequence[float]]) -> float:
@@ -182,14 +182,14 @@ def _periodic_suffixes(text: str) -> list[tuple[int, int]]:
     return periods
 
 
-def late_first_chunks(rows: pd.DataFrame) -> NDArray[np.bool_]:
+def late_first_chunks(rows: pd.DataFrame, a_step_s: float | None = None) -> NDArray[np.bool_]:
     """[n] Whether the stream stood still at first, so that the first FIRST_CHUNKS chunks came as one.
 
     They waited somewhere between the engine and the client, and TTFT says how long; in the worst case the
     whole answer comes at once, TTFT is nearly E2E, and TPOT next to nothing. E2E, and with it the speed of
-    the window, is what a reader waited, as ever. A step is that of this window.
+    the window, is what a reader waited, as ever. A step is that of this window, unless it is given.
     """
-    a_step_s = np.nan_to_num(step_s(rows["itl_s"]))  # where all streams stood still there is none
-    longest_s = max(TOGETHER * a_step_s, LEAST_S)
+    a_step_s = step_s(rows["itl_s"]) if a_step_s is None else a_step_s
+    longest_s = max(TOGETHER * np.nan_to_num(a_step_s), LEAST_S)  # NaN where all streams stood still
     first = (list(own[: FIRST_CHUNKS - 1]) for own in rows["itl_s"])
     return np.array([len(own) == FIRST_CHUNKS - 1 and max(own) < longest_s for own in first], dtype=bool)
