@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from specbook.stats.estimate import Estimate, wilson
 from specbook.stats.monitors import Growth, Monitor, Reference, alarms
@@ -107,8 +107,8 @@ def false_alarms_per_day(monitor: Monitor, reference: Reference, quiet: Quiet, t
     rate = len(alarms(monitor, reference.scores(quiet.growth), threshold)) / days
     recorded = min(days, quiet.recorded_s / DAY_S)
     count = rate * recorded
-    low = stats.chi2.ppf(0.025, 2 * count) / 2 if count else 0.0
-    high = stats.chi2.ppf(0.975, 2 * count + 2) / 2
+    low = special.gammaincinv(count, 0.025) if count else 0.0
+    high = special.gammaincinv(count + 1, 0.975)
     return Estimate(
         value=rate, low=low / recorded, high=high / recorded, n=round(24 * 60 * recorded),
         unit_of_n="minutes", method="poisson",

@@ -12,7 +12,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 from pydantic import Field
-from scipy import stats
+from scipy import special
 
 from specbook.config.schema import Frozen
 from specbook.stats.estimate import Estimate, finite, wilson
@@ -121,7 +121,7 @@ def excess_p_value(speculation: Sequence[bool], control: Sequence[bool]) -> floa
     discordant = only_speculation + only_control
     if not discordant:
         return 1.0
-    return float(stats.binomtest(only_speculation, discordant, 0.5, alternative="greater").pvalue)
+    return float(special.bdtrc(only_speculation - 1, discordant, 0.5))
 
 
 def accuracy(

@@ -13,7 +13,6 @@ from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import lfilter
 
 from specbook.stats.estimate import finite
 
@@ -132,6 +131,8 @@ class Ewma(NamedTuple):
 
     def statistics(self, scores: Values) -> Values:
         """In the standard deviations that it has in the long run."""
+        from scipy.signal import lfilter
+
         mean = lfilter([self.weight], [1.0, self.weight - 1.0], finite(scores, "scores"))
         return mean / np.sqrt(self.weight / (2.0 - self.weight))
 

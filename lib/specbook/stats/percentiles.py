@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import special
 
 from specbook.stats.estimate import Estimate, finite
 from specbook.stats.ratios import MIN_INTERVAL
@@ -82,7 +82,7 @@ def _estimate(arms: Sequence[Requests], q: float, level: float, interval: bool =
     weights, order = _draws(prompts, RESAMPLES)
     drawn = sum(sign * _resampled(x, of, weights, q) for sign, row in windows for x, of in row) / len(own)
     spread = own.std(ddof=1) / math.sqrt(len(own))
-    t = stats.t.ppf((np.arange(RESAMPLES) + 0.5) / RESAMPLES, len(own) - 1)
+    t = special.stdtrit(len(own) - 1, (np.arange(RESAMPLES) + 0.5) / RESAMPLES)
     low, high = np.quantile(drawn + spread * t[order], [(1 - level) / 2, (1 + level) / 2])
     return Estimate(low=float(low), high=float(high), method="prompts-and-restarts", **fields)
 
