@@ -2,6 +2,7 @@
 
 import ast
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,17 @@ ROOT = Path(__file__).parents[2]
 NAMES = [name for names in torture.known().values() for name in names]
 
 
+@cache
+def functions(path: str) -> set[str]:
+    """Names of a file's functions."""
+    tree = ast.parse((ROOT / path).read_text())
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_is_a_test(name):
     path, _, function = name.partition("::")
-    tree = ast.parse((ROOT / path).read_text())
-    found = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    found = functions(path)
     assert function in found if function else any(each.startswith("test_") for each in found)
 
 
