@@ -13,8 +13,8 @@ CAMPAIGNS = ("test_second_engine", "test_doors")
 
 
 LONGEST = (
-    "test_server", "book", "test_opposites", "server", "pocket", "campaigns", "test_bench", "test_build",
-    "test_drain", "test_fleet",
+    "book", "test_opposites", "server", "test_synthetic_acceptance", "pocket", "noisy", "test_bench",
+    "test_surroundings", "campaigns", "test_server",
 )  # fmt: skip
 """Groups that take minutes. They begin first, on different workers, and what is quick fills the end."""
 
@@ -35,12 +35,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _group(item: pytest.Item) -> str:
-    """The one built book, the one server that is only asked, the pocket models' tokenizer; else the file."""
+    """The one built book, a server that is only asked, the pocket models' tokenizer; else the file."""
     fixtures = getattr(item, "fixturenames", ())
     if "html" in fixtures:
         return "book"
-    if "server" in fixtures and item.get_closest_marker("engine"):
-        return "server"
+    for server in ("server", "noisy"):
+        if server in fixtures and item.get_closest_marker("engine"):
+            return server
     if item.path.stem in CAMPAIGNS:
         return "campaigns"
     return "pocket" if item.path.parent.name == "pocket" else item.path.stem

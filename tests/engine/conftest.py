@@ -5,12 +5,15 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from engine_models import make_model
+from engine_models import make_mixture, make_model
 
 from specbook import engine, paths
+from specbook.bench import loadgen
 from specbook.bench.hardware import detect
 from specbook.config.schema import Load, Point, Speculation, Target, Traffic
 from specbook.engine import base
@@ -26,7 +29,8 @@ NGRAM = Speculation(method="ngram", num_speculative_tokens=3, prompt_lookup_min=
 def target(tmp_path_factory: pytest.TempPathFactory) -> Target:
     """The dense pocket model when it is there, else two random layers; eager, since that starts faster.
 
-    In float32: a processor that has to emulate bfloat16 is ten times slower in it.
+    In float32: a processor that has to emulate bfloat16 is ten times slower in it. An answer under way at its
+    end is finished, as the manifests have it.
     """
     pocket = paths.models_dir() / "pocket-dense"
     folder = (
@@ -34,8 +38,10 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Target:
         if (pocket / "config.json").is_file()
         else make_model(tmp_path_factory.mktemp("model") / "tiny")
     )
-    sizes = {"max_model_len": 512, "max_num_seqs": 8}
-    return Target(name="tiny", model=str(folder), dtype="float32", execution="eager", **sizes)
+    return Target(
+        name="tiny", model=str(folder), dtype="float32", execution="eager", max_model_len=512, max_num_seqs=8,
+        extra_args=("--shutdown-timeout=120",),
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -71,11 +77,45 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="session")
-def server(target: Target, tmp_path_factory: pytest.TempPathFactory):
-    """One drafting server for all tests that only ask it something; its API key is `session-secret`."""
-    folder = tmp_path_factory.mktemp("logs")
-    with Server(target, NGRAM, api_key="session-secret", open_counters=True, log_dir=folder) as running:
+def up() -> Iterator[Callable[..., Server]]:
+    """`up(name, start)`: the session's server of that name, started again when a test has ended it."""
+    servers: dict[str, Server] = {}
+    with ExitStack() as stack:
+
+        def running(name: str, start: Callable[[], Server]) -> Server:
+            if name not in servers or not servers[name].is_alive():
+                servers[name] = stack.enter_context(start())
+            return servers[name]
+
         yield running
+
+
+@pytest.fixture
+def server(up, target: Target, tmp_path_factory: pytest.TempPathFactory) -> Server:
+    """One drafting server for all tests that only ask it something; its API key is `session-secret`."""
+
+    def start() -> Server:
+        loadgen.shared()  # its imports take as long as the server's
+        folder = tmp_path_factory.mktemp("logs")
+        return Server(target, NGRAM, api_key="session-secret", open_counters=True, log_dir=folder)
+
+    return up("server", start)
+
+
+@pytest.fixture
+def noisy(up, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """A mixture of experts with much noise in its router, without a key though its caller has one."""
+
+    def start() -> Server:
+        folder = make_mixture(tmp_path_factory.mktemp("model") / "moe")
+        monkeypatch.setenv("VLLM_API_KEY", "the-callers-own")
+        target = Target(
+            name="tiny", model=str(folder), max_model_len=512, dtype="float32", execution="eager",
+            router_noise=50.0,
+        )  # fmt: skip
+        return Server(target, log_dir=folder.parent)
+
+    return up("noisy", start)
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
-"""A model of random weights that a real engine can serve: for tests when no pocket model is there."""
+"""Models of random weights that a real engine can serve: for tests when no pocket model is there."""
 
 import sysconfig
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 VOCAB_SIZE = 4096
 CHAT_TEMPLATE = (
@@ -12,6 +14,12 @@ CHAT_TEMPLATE = (
 
 
 def make_tokenizer(folder: Path) -> None:
+    """Write a tokenizer of CHAT_TEMPLATE into `folder`."""
+    _tokenizer().save_pretrained(folder)
+
+
+@cache
+def _tokenizer() -> Any:
     """Byte-level BPE learnt from the standard library's text."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
@@ -28,9 +36,9 @@ def make_tokenizer(folder: Path) -> None:
     tokenizer.train_from_iterator(
         [p.read_text(errors="replace") for p in sorted(stdlib.glob("[a-e]*.py"))], trainer
     )
-    PreTrainedTokenizerFast(
+    return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token=special[0], eos_token=special[2], chat_template=CHAT_TEMPLATE
-    ).save_pretrained(folder)
+    )
 
 
 def make_model(folder: Path, layers: int = 2, hidden_size: int = 64) -> Path:
@@ -46,5 +54,22 @@ def make_model(folder: Path, layers: int = 2, hidden_size: int = 64) -> Path:
         tie_word_embeddings=True, eos_token_id=2, bos_token_id=None, pad_token_id=0, initializer_range=0.2,
     )  # fmt: skip
     Qwen3ForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+    make_tokenizer(folder)
+    return folder
+
+
+def make_mixture(folder: Path) -> Path:
+    """A Qwen3-MoE of random weights, eight experts of which a token takes two, with its tokenizer."""
+    import torch
+    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+    torch.manual_seed(0)
+    config = Qwen3MoeConfig(
+        vocab_size=VOCAB_SIZE, hidden_size=64, intermediate_size=128, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=2, head_dim=32, max_position_embeddings=1024,
+        tie_word_embeddings=True, eos_token_id=2, bos_token_id=None, pad_token_id=0, initializer_range=0.2,
+        num_experts=8, num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True,
+    )  # fmt: skip
+    Qwen3MoeForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
     make_tokenizer(folder)
     return folder

@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 
+import httpx
 import psutil
 import pytest
 
@@ -39,7 +40,8 @@ def test_a_point_gives_a_record_whose_counters_agree(scratch, server, point, har
 
 
 def test_same_prompts_in_the_same_order_each_time(scratch, server, point, hardware):
-    first, second = (measure_point.measure(server, point(concurrency=1), hardware=hardware) for _ in range(2))
+    few = point(concurrency=1, num_requests=4)
+    first, second = (measure_point.measure(server, few, hardware=hardware) for _ in range(2))
     assert (first.reason, second.reason) == (None, None)
     assert first.run_id != second.run_id
     a, b = records.requests(first), records.requests(second)
@@ -52,7 +54,7 @@ def test_the_chat_template_is_applied_once(scratch, server, point, hardware):
 
     from specbook.config import prompt_files
 
-    wanted = point(concurrency=4)
+    wanted = point(concurrency=1, num_requests=2)
     record = measure_point.measure(server, wanted, hardware=hardware)
     assert record.reason is None
     row = records.requests(record).iloc[0]
@@ -92,7 +94,9 @@ def test_a_server_of_another_configuration_is_refused(scratch, server, point, ha
 
 
 def test_an_engine_killed_on_the_way_makes_a_failed_record(scratch, target, point, hardware, tmp_path):
-    with Server(target, log_dir=tmp_path) as server:
+    with Server(target, api_key="k", log_dir=tmp_path) as server:
+        assert httpx.get(f"{server.client.url}/metrics", trust_env=False).status_code == 401
+        assert server.counters().server.requests_finished == 0
         good = measure_point.measure(server, point(speculation=None, concurrency=2), hardware=hardware)
         assert good.reason is None
         records.append(good)
@@ -138,12 +142,13 @@ def test_an_engine_that_stalls_and_goes_on_fails_the_point(scratch, server, poin
     thread = threading.Thread(target=stop_for_a_while)
     thread.start()
     record = measure_point.measure(
-        server, point(concurrency=2, num_requests=40, max_tokens=60), hardware=hardware
+        server, point(concurrency=2, num_requests=12, max_tokens=60), hardware=hardware
     )
     thread.join()
     assert record.status == "failed"
     assert "stalled: 2 requests waited" in record.reason
-    assert measure_point.measure(server, point(concurrency=2), hardware=hardware).reason is None
+    again = point(concurrency=2, num_requests=4)
+    assert measure_point.measure(server, again, hardware=hardware).reason is None
 
 
 def test_a_server_that_never_started_is_a_failed_record(scratch, point, hardware):

@@ -4,7 +4,6 @@ import json
 from importlib import metadata
 
 import pytest
-from engine_models import make_tokenizer
 from pydantic import ValidationError
 
 from specbook.bench.greedy import ask
@@ -100,27 +99,6 @@ def test_the_plugin_is_declared():
 
 
 @pytest.mark.engine
-def test_a_real_server_answers_with_noise(tmp_path):
-    import torch
-    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
-
-    torch.manual_seed(0)
-    config = Qwen3MoeConfig(
-        vocab_size=4096, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=2, head_dim=32, max_position_embeddings=1024, tie_word_embeddings=True,
-        eos_token_id=2, bos_token_id=None, pad_token_id=0, initializer_range=0.2, num_experts=8,
-        num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True,
-    )  # fmt: skip
-    Qwen3MoeForCausalLM(config).to(torch.bfloat16).save_pretrained(tmp_path / "moe")
-    make_tokenizer(tmp_path / "moe")
-    target = QUIET.model_copy(
-        update={
-            "model": str(tmp_path / "moe"),
-            "dtype": "float32",
-            "execution": "eager",
-            "router_noise": 50.0,
-        }
-    )
-    with Server(target, log_dir=tmp_path) as server:
-        said = {ask(server, "for x in range(10):", 24).token_ids for _ in range(3)}
+def test_a_real_server_answers_with_noise(noisy):
+    said = {ask(noisy, "for x in range(10):", 24).token_ids for _ in range(3)}
     assert len(said) == 3  # the same prompt, decoded greedily

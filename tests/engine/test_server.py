@@ -1,7 +1,7 @@
 """The server's life: it starts, serves, stops, and never leaves a process behind.
 
 What vLLM does of itself is asked of vLLM, the rest of the echo engine, which is up at once. That no process
-of vLLM's is left, test_fleet.py asks.
+of vLLM's is left, test_shutdown.py asks.
 """
 
 import os
@@ -56,9 +56,20 @@ def test_every_path_wants_the_key(server, path):
 
 @pytest.mark.engine
 def test_health_and_opened_counters_want_no_key(server):
-    """That they do otherwise is asked in test_drain.py."""
+    """That they do otherwise is asked in test_bench.py."""
     assert httpx.get(f"{server.client.url}/health", trust_env=False).status_code == 200
     assert "vllm:" in httpx.get(f"{server.client.url}/metrics", trust_env=False).text
+
+
+@pytest.mark.engine
+def test_a_paused_vllm_stands_still_and_wakes(server):
+    server.pause()
+    before = cpu_seconds(server.pids())
+    time.sleep(0.5)
+    assert {psutil.Process(pid).status() for pid in server.pids()} == {psutil.STATUS_STOPPED}
+    assert cpu_seconds(server.pids()) == before
+    server.resume()
+    assert ask(server, "session-secret").status_code == 200
 
 
 def slow_to_start(echo: Target) -> Target:
@@ -88,13 +99,7 @@ def test_it_starts_again_on_the_same_port(echo, tmp_path):
 
 @pytest.mark.engine
 def test_crash_is_told_with_the_engines_own_words(target, tmp_path):
-    bad = target.model_copy(update={"extra_args": ("--no-such-flag", "1")})
-    with pytest.raises(EngineError, match=r"exited with code 2: .*unrecognized arguments: --no-such-flag"):
-        Server(bad, log_dir=tmp_path).__enter__()
-
-
-@pytest.mark.engine
-def test_crash_of_the_engine_process_names_the_cause(target, tmp_path):
+    """Those of a flag that it does not know, test_telemetry.py reads."""
     bad = target.model_copy(update={"max_model_len": 100_000})
     with pytest.raises(EngineError, match=r"exited with code 1: .*max_model_len"):
         Server(bad, log_dir=tmp_path).__enter__()

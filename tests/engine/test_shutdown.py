@@ -1,13 +1,17 @@
-"""What a pod's end does to an answer under way: SIGTERM to the server's first process, as a kubelet sends it.
+"""What the end of a server's processes does to an answer under way, and that no process is left.
 
-Each test ends its server, so it needs one of its own, and asks there what the shared one cannot answer.
+A kubelet ends a pod by SIGTERM to the server's first process, and the kernel sends it when our guard is
+killed. Each test ends a server that others only ask, so this file comes last of theirs.
 """
 
 import os
 import signal
+from collections.abc import Callable
 
 import httpx
+import psutil
 import pytest
+from processes import left
 
 from specbook.engine.server import Server
 
@@ -17,41 +21,41 @@ GAP_S = 20
 """Between two tokens: a server that cuts an answer leaves its client waiting, and waits for it to go."""
 
 
-def ended_in_flight(server: Server, key: str | None) -> list[str]:
-    """The lines of one streamed answer whose server is told to end after the first of them."""
+def ended_in_flight(server: Server, end: Callable[[], None]) -> list[str]:
+    """The lines of one streamed answer; `end` is called after the first of them."""
     body = {
         "model": "tiny", "messages": [{"role": "user", "content": "count"}], "max_tokens": TOKENS,
         "ignore_eos": True, "stream": True, "stream_options": {"include_usage": True},
     }  # fmt: skip
-    url, headers = f"{server.client.base_url}/chat/completions", {"Authorization": f"Bearer {key}"}
+    url, headers = f"{server.client.base_url}/chat/completions", {"Authorization": f"Bearer {server.api_key}"}
     lines = []
     try:
         with httpx.stream("POST", url, json=body, headers=headers, timeout=GAP_S, trust_env=False) as answer:
             for line in filter(None, answer.iter_lines()):
                 if not lines:
-                    os.kill(server.pids()[0], signal.SIGTERM)
+                    end()
                 lines.append(line)
     except httpx.HTTPError as error:
         lines.append(f"cut off: {error}")
     return lines
 
 
-def test_a_shutdown_timeout_lets_the_answer_finish(target, tmp_path):
-    """Both as the manifests have it."""
-    drained = target.model_copy(update={"extra_args": ("--shutdown-timeout=120",)})
-    with Server(drained, api_key="k", log_dir=tmp_path) as server:
-        assert httpx.get(f"{server.client.url}/metrics", trust_env=False).status_code == 401
-        assert server.counters().server.requests_finished == 0
-        lines = ended_in_flight(server, "k")
+def test_a_shutdown_timeout_lets_the_answer_finish(server):
+    """As the manifests have it."""
+    pids = server.pids()
+    lines = ended_in_flight(server, lambda: os.kill(pids[0], signal.SIGTERM))
     assert lines[-1] == "data: [DONE]"
     assert f'"completion_tokens":{TOKENS}' in lines[-2]
+    assert left(pids) == []
 
 
-def test_by_default_the_answer_is_cut(target, tmp_path, monkeypatch):
+def test_by_default_the_answer_is_cut_and_nothing_is_left(noisy):
     """The failing control of a drain: vLLM's --shutdown-timeout is 0 unless it is given."""
-    monkeypatch.setenv("VLLM_API_KEY", "the-callers-own")
-    with Server(target, log_dir=tmp_path) as server:
-        assert "vllm:" in httpx.get(f"{server.client.url}/metrics", trust_env=False).text
-        lines = ended_in_flight(server, None)
+    assert "vllm:" in httpx.get(f"{noisy.client.url}/metrics", trust_env=False).text  # no key, none asked for
+    pids = noisy.pids()
+    guard = psutil.Process(pids[0]).ppid()
+    lines = ended_in_flight(noisy, lambda: os.kill(guard, signal.SIGKILL))
     assert lines[0].startswith("data: {")
     assert f'"completion_tokens":{TOKENS}' not in "".join(lines)
+    assert left(pids) == []
+    assert not noisy.is_alive()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from specbook.engine import counters
-from specbook.engine.vllm.telemetry import read
+from specbook.engine.vllm.telemetry import last_words, read
 from specbook.errors import EngineError
 
 DATA = Path(__file__).parents[1] / "data"
@@ -60,3 +60,10 @@ def test_a_restart_in_between_is_noticed():
 def test_a_counter_that_is_gone_is_named():
     with pytest.raises(EngineError, match="vllm:prompt_tokens_total"):
         read("# TYPE up gauge\nup 1\n")
+
+
+def test_a_flag_that_is_refused_is_its_last_words(tmp_path):
+    refused = "api_server.py: error: unrecognized arguments: --no-such-flag 1"
+    log = tmp_path / "x.log"
+    log.write_text(f"usage: api_server.py [-h] [--port PORT]\n                     [--more]\n{refused}\n")
+    assert last_words(log) == refused
