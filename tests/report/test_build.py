@@ -1,6 +1,7 @@
 """The built pages: strict, complete, without dead links, and each figure says where its numbers come from."""
 
 import re
+import shutil
 from functools import cache
 from html import escape
 from html.parser import HTMLParser
@@ -9,11 +10,18 @@ from urllib.parse import unquote, urlsplit
 
 import nbformat
 import pytest
+import yaml
 
 import chapters
+import drifting
+import mixtures
+import synthetic
+from specbook import config
 from specbook.errors import ConfigError, SpecbookError
 from specbook.report import render
 
+QUICKEST = "06_trainium"
+"""To execute: its records are few."""
 KIND = "(?:measured|simulated|computed|published|replayed|synthetic-acceptance)"
 
 
@@ -124,13 +132,17 @@ def test_the_front_page_has_its_answer_and_figure(html):
     assert text.count('<svg class="sb-svg') == 2
 
 
-def test_a_changed_parameter_is_shown_and_two_runs_are_the_same(root, group, tmp_path):
+def test_a_page_alone_is_the_books_page(root, html, group, tmp_path):
+    """The book's chapters share a kernel, of which a page must not show."""
+    shown = config.in_book(QUICKEST, "cpu", group)
+    alone = render.execute(QUICKEST, group=shown, out_folder=tmp_path, book=group)
+    assert alone.read_bytes() == (root / "book" / "executed" / alone.name).read_bytes()
+
+
+def test_a_changed_parameter_is_shown(root, group, tmp_path):
     changed = {"domains": ["json"]}
-    done = [
-        render.execute("01_baseline", group=group, out_folder=tmp_path / n, parameters=changed) for n in "ab"
-    ]
-    assert done[0].read_bytes() == done[1].read_bytes()
-    cells = nbformat.read(done[0], 4).cells
+    done = render.execute(QUICKEST, group=group, out_folder=tmp_path, parameters=changed)
+    cells = nbformat.read(done, 4).cells
     (cell,) = [c for c in cells if "injected-parameters" in c.metadata.get("tags", [])]
     assert "hide-input" not in cell.metadata.tags  # a reader sees which parameters were used
     assert 'domains = ["json"]' in cell.source
@@ -151,16 +163,18 @@ def test_a_failing_cell_is_one_clear_error(root, group, tmp_path):
         render.execute("02_eagle3", group=group, out_folder=tmp_path, parameters={"domains": ["jason"]})
 
 
-def test_a_warning_fails_the_build_each_time(root, html, tmp_path):
-    page = root / "book" / "glossary.md"
-    text = page.read_text()
-    try:
-        page.write_text(text + "\nSee {ref}`nowhere-at-all`.\n")
-        for _ in range(2):
-            with pytest.raises(SpecbookError, match="nowhere-at-all"):
-                render.html(tmp_path)
-    finally:
-        page.write_text(text)
+def test_a_warning_fails_the_build_each_time(tmp_path, monkeypatch):
+    """Of a book with the project's settings and two pages: Sphinx takes a while over all of them."""
+    shutil.copytree(chapters.PROJECT / "book", tmp_path / "book", ignore=shutil.ignore_patterns("executed"))
+    shutil.copy(chapters.PROJECT / "_config.yml", tmp_path)
+    toc = {"format": "jb-book", "root": "book/index", "parts": [{"chapters": [{"file": "book/page"}]}]}
+    (tmp_path / "_toc.yml").write_text(yaml.safe_dump(toc))
+    (tmp_path / "book" / "index.md").write_text("# A book\n")
+    monkeypatch.setenv("SPECBOOK_ROOT", str(tmp_path))
+    (tmp_path / "book" / "page.md").write_text("# A page\n\nSee {ref}`nowhere-at-all`.\n")
+    for _ in range(2):
+        with pytest.raises(SpecbookError, match="nowhere-at-all"):
+            render.html()
 
 
 def test_the_records_show_every_takeaway(root, html, group):
@@ -172,8 +186,25 @@ def test_the_records_show_every_takeaway(root, html, group):
             assert any("**Takeaway.**" in text for text in shown), f"{name}: {cell.source}"
 
 
+@pytest.fixture(scope="module")
+def made_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Records of every quick plan. That the shipped numbers are rebuilt, each build of the book asks."""
+    folder = tmp_path_factory.mktemp("results")
+    shutil.copy(chapters.PROJECT / "results" / "published.csv", folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECBOOK_RESULTS", str(folder))
+        for sweep in (
+            part for name in render.chapters() for part in config.load(name, "cpu", "quick").parts()
+        ):
+            synthetic.write(sweep)
+        drifting.write(config.load("04_domain_drift", "cpu", "quick"))
+        mixtures.write(config.load("05_moe", "cpu", "quick"))
+    return folder
+
+
 @pytest.mark.parametrize("name", chapters.NAMES)
-def test_visible_cells_alone_rebuild_the_numbers(name):
+def test_visible_cells_alone_rebuild_the_numbers(made_up, monkeypatch, name):
     shown = filter(chapters.visible, chapters.cells(name))
     assert any("assert_allclose(by_hand" in cell.source for cell in shown)
-    assert chapters.run(name, only_visible=True)
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(made_up))
+    assert chapters.run(name, only_visible=True, group="quick")

@@ -78,7 +78,7 @@ def without_chapter_two(tmp_path, project, monkeypatch):
     synthetic.write(quick)
     monkeypatch.setattr(render, "html", lambda out: out)
 
-    def execute(name, hardware, group, _, book):
+    def execute(name, hardware, group, _, book, kernel):
         shown.append(group)
         page(render.executed_dir(), name, hardware, book)
 

@@ -7,7 +7,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,9 @@ STRICT = ("--all", "-W", "-n", "--keep-going")
 NEEDLESS = ("**/*.map", "**/*.ttf", "locales")
 """What the theme ships and no page loads: maps for its own debugging, fonts of old browsers, translations."""
 WARNING = re.compile(r"WARNING|ERROR|CRITICAL|^\S*(Error|Exception): ", re.MULTILINE)
-QUIET = ["--IPKernelApp.log_level=CRITICAL"]
+KERNEL = {"kernel_name": "python3", "extra_arguments": ["--IPKernelApp.log_level=CRITICAL"]}
 """Kernels warn at every start that loopback is not encrypted; what fails in a cell is raised all the same."""
+KERNEL_START_S = 180
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -66,10 +68,12 @@ def execute(
     out_folder: Path | None = None,
     parameters: Mapping[str, Any] | None = None,
     book: str | None = None,
+    kernel: Callable[[], Any] | None = None,
 ) -> Path:
     """Run a chapter's notebook and write it, outputs included, to `out_folder` (default: `book/executed/`).
 
-    `book` is the group of the book that the page is for, where it shows another of this chapter.
+    `book` is the group of the book that the page is for, where it shows another of this chapter. `kernel`
+    gives the manager of one that holds no names; by default the chapter gets its own.
 
     Raises:
         ConfigError: for an unknown chapter or parameter, naming the near match.
@@ -81,7 +85,7 @@ def execute(
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder, f"{chapter}.ipynb")
-        _run(notebook, draft, _changed(notebook, given))
+        _run(notebook, draft, _changed(notebook, given), kernel)
         clean = executed_pages.clean(nbformat.read(draft, as_version=4))
     executed_pages.stamp(clean, hardware, book or group)
     executed_pages.name_sources(clean, chapter, plan_files.file(chapter, hardware))
@@ -109,19 +113,46 @@ def _changed(notebook: Path, given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value != ast.literal_eval(known[name]["default"])}
 
 
-def _run(notebook: Path, out: Path, parameters: dict[str, Any]) -> None:
+def _run(notebook: Path, out: Path, parameters: dict[str, Any], kernel: Callable[[], Any] | None) -> None:
     import papermill
     from papermill.exceptions import PapermillExecutionError
 
     try:
         papermill.execute_notebook(
-            str(notebook), str(out), parameters, cwd=str(paths.root()), kernel_name="python3",
-            progress_bar=False, start_timeout=180, extra_arguments=QUIET,
+            str(notebook), str(out), parameters, cwd=str(paths.root()), progress_bar=False,
+            start_timeout=KERNEL_START_S, km=kernel() if kernel else None, **KERNEL,
         )  # fmt: skip
     except PapermillExecutionError as error:
         raise SpecbookError(
             f"{notebook.stem}, cell {error.cell_index}: {error.ename}: {error.evalue}"
         ) from error
+
+
+@contextmanager
+def _one_kernel() -> Iterator[Callable[[], Any]]:
+    """A kernel for one chapter after another: libraries and records are loaded once for a book.
+
+    Yields:
+        What empties it of the names of the chapter before, and returns its manager.
+    """
+    from nbclient import NotebookClient
+
+    where = {"metadata": {"path": str(paths.root())}}
+    owner = NotebookClient(
+        nbformat.v4.new_notebook(), resources=where, startup_timeout=KERNEL_START_S, **KERNEL
+    )
+    with ExitStack() as stack:
+
+        def emptied() -> Any:
+            if owner.km is None:
+                stack.enter_context(owner.setup_kernel())
+            else:
+                owner.start_new_kernel_client()
+                owner.wait_for_reply(owner.kc.execute("get_ipython().reset()", silent=True))
+            owner.kc.stop_channels()  # a kernel answers the client that came last
+            return owner.km
+
+        yield emptied
 
 
 def prepare(names: Iterable[str], hardware: str = "cpu", group: str = "full") -> None:
@@ -171,9 +202,11 @@ def build(
     """
     names = list(names or chapters_of(hardware))
     executed_pages.make_room(executed_dir(), chapters(), names, hardware)
-    for number, name in enumerate(names, start=1):
-        report(f"drawing {name} ({number} of {len(names)})")
-        execute(name, hardware, config.in_book(name, hardware, group), source, book=group)
+    with _one_kernel() as emptied:
+        for number, name in enumerate(names, start=1):
+            report(f"drawing {name} ({number} of {len(names)})")
+            shown = config.in_book(name, hardware, group)
+            execute(name, hardware, shown, source, book=group, kernel=emptied)
     report("writing the HTML")
     prepare(names, hardware, group)
     return html(out_folder)
