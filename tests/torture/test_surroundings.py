@@ -7,22 +7,23 @@ from torture_project import Project
 
 CHECK, DRY = ("check",), ("run", "01", "--dry-run")
 GOOD = {
-    "no locale": (DRY, {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": ""}),
-    "an ASCII terminal": (DRY, {"PYTHONIOENCODING": "ascii", "TERM": "dumb"}),
-    "HOME is the root": (DRY, {"HOME": "/"}),
-    "HOME is nowhere": (DRY, {"HOME": "/nowhere"}),
-    "a terminal without columns": (DRY, {"COLUMNS": "0", "LINES": "0", "TERM": ""}),
-    "columns that are no number": (DRY, {"COLUMNS": "wide"}),
-    "a proxy for everything": (
+    "no locale, columns or network, and the caller's own keys": (
         DRY,
-        {"http_proxy": "http://127.0.0.1:9", "https_proxy": "x", "ALL_PROXY": "socks5://x"},
+        {
+            "LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "", "COLUMNS": "0", "LINES": "0", "TERM": "",
+            "http_proxy": "http://127.0.0.1:9", "https_proxy": "x", "ALL_PROXY": "socks5://x",
+            "VLLM_API_KEY": "x", "ECHO_KEY": "y", "SPECBOOK_API_KEY": "z",
+        },
     ),
-    "no programs": (DRY, {"PATH": ""}),
-    "no folder for scratch": (CHECK, {"TMPDIR": "/nowhere"}),
-    "no assertions": (DRY, {"PYTHONOPTIMIZE": "2"}),
-    "an early time zone": (CHECK, {"TZ": "Pacific/Kiritimati"}),
-    "the caller's own keys": (DRY, {"VLLM_API_KEY": "x", "ECHO_KEY": "y", "SPECBOOK_API_KEY": "z"}),
-}
+    "an ASCII terminal of no known width, and HOME is the root": (
+        DRY, {"PYTHONIOENCODING": "ascii", "TERM": "dumb", "COLUMNS": "wide", "HOME": "/"},
+    ),
+    "no programs, assertions or HOME": (DRY, {"PATH": "", "PYTHONOPTIMIZE": "2", "HOME": "/nowhere"}),
+    "no folder for scratch, in an early time zone": (
+        CHECK, {"TMPDIR": "/nowhere", "TZ": "Pacific/Kiritimati"},
+    ),
+}  # fmt: skip
+"""What a command bears, several at a time: to start it takes seconds."""
 BAD = {
     "a project that is nowhere": (DRY, {"SPECBOOK_ROOT": "/nowhere"}, "no hardware profile 'cpu'"),
     "a project that is a file": (DRY, {"SPECBOOK_ROOT": os.devnull}, "no hardware profile 'cpu'"),
