@@ -19,8 +19,8 @@ from specbook.errors import EngineError
 from specbook.report import render
 
 COMMANDS = (
-    "doctor", "run", "book", "check", "compare", "gate", "pack", "probe", "readme", "schedule", "serve",
-    "skill", "ask", "train",
+    "doctor", "run", "book", "check", "compare", "gate", "pack", "probe", "readme",
+    "schedule", "serve", "skill", "ask", "train", "watch",
 )  # fmt: skip
 
 

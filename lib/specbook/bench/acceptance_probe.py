@@ -53,11 +53,7 @@ def probe(
         EngineError: if it stops answering, refuses one prompt after the other, or its counters are not of its
             answers.
     """
-    before = server.counters()
-    if before is None:
-        raise ConfigError(f"{server.client.url} does not show its counters: nothing tells what it accepts")
-    if before.lacks:
-        raise ConfigError(f"{server.client.url}: its counters lack {before.lacks}")
+    shown(server)
     server.client.prepare()
     refused, until = 0, clock() + seconds
     for prompt in prompts:
@@ -68,6 +64,16 @@ def probe(
         if refused == MOST_REFUSED:
             raise EngineError(f"{refused} prompts on end were refused, the last with: {probed.refused}")
         yield probed
+
+
+def shown(server: Asked) -> Counters:
+    """What it has counted; raises ConfigError if it does not show that."""
+    counted = server.counters()
+    if counted is None:
+        raise ConfigError(f"{server.client.url} does not show its counters: nothing tells what it accepts")
+    if counted.lacks:
+        raise ConfigError(f"{server.client.url}: its counters lack {counted.lacks}")
+    return counted
 
 
 def _ask(server: Asked, prompt: Prompt, max_tokens: int, clock: Callable[[], float]) -> Probed:

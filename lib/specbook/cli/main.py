@@ -14,6 +14,7 @@ from specbook.cli.comparing import compare, gate
 from specbook.cli.options import Group, Hardware, OwnDrafts, OwnPrompts, OwnTarget, Settings
 from specbook.cli.scheduling import schedule
 from specbook.cli.serving import ask, probe, serve
+from specbook.cli.watching import watch
 from specbook.console import busy, complain, one_clear_message, out
 from specbook.deploy.commands import app as deploy_app
 from specbook.errors import ConfigError
@@ -33,7 +34,7 @@ app = typer.Typer(
     no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False,
 )  # fmt: skip
 app.add_typer(deploy_app, name="deploy")
-for command in (serve, ask, probe, compare, gate, schedule):
+for command in (serve, ask, probe, watch, compare, gate, schedule):
     app.command()(command)
 
 Chapters = Annotated[list[str], typer.Argument(help="Chapters, e.g. 02_eagle3 (or 02), or `all`.")]
