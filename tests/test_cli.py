@@ -19,7 +19,7 @@ from specbook.errors import EngineError
 from specbook.report import render
 
 COMMANDS = (
-    "doctor", "run", "book", "check", "compare", "gate", "pack", "probe", "readme",
+    "doctor", "run", "book", "check", "compare", "export", "gate", "import", "pack", "probe", "readme",
     "schedule", "serve", "skill", "ask", "train", "watch",
 )  # fmt: skip
 

@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 
 from specbook.bench import measure_point as books
-from specbook.config.prompt_files import Prompt
 from specbook.config.schema import Load, Point, Speculation, Target, Traffic
 from specbook.errors import EngineError
 from specbook.records.run import REQUEST_COLUMNS, ServerCounters, SpecDecodeCounters, Utilisation
@@ -19,7 +18,6 @@ POINT = Point(
     load=Load(concurrency=1, num_requests=2, num_warmups=0),
     restart=0,
 )
-PROMPTS = [Prompt(id="a", prompt="x"), Prompt(id="b", prompt="y")]
 
 
 def window(drafted=True, **changes):
@@ -77,7 +75,7 @@ def test_failed_requests_give_the_first_error():
 
 
 def test_rows_drop_the_role_chunk():
-    rows = books.rows(window().result, PROMPTS)
+    rows = books.rows(window().result, ["a", "b"])
     assert tuple(rows.columns) == REQUEST_COLUMNS
     assert list(rows.start_s) == [0.5, 0.0]
     assert list(rows.itl_s) == [[0.1, 0.1], []]

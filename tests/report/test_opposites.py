@@ -41,7 +41,7 @@ SMALL: dict[str, Any] = {
     "domains": ["json", "code"], "concurrency": [1, 32], "num_requests": {1: 6, 32: 12}, "restarts": 3,
 }  # fmt: skip
 CHAPTERS = [path.stem for path in chapters.NOTEBOOKS]
-LATER = ("03_p_eagle", "04_domain_drift", "05_moe", "06_trainium")
+LATER = ("03_p_eagle", "04_domain_drift", "05_moe", "06_trainium", "09_public")
 """Chapters that say by the same sentences what chapter 2 says: some truths are read there alone."""
 
 

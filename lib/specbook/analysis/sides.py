@@ -53,5 +53,8 @@ def _ttft_s(run: RunRecord) -> float:
 
 
 def _asked(run: RunRecord) -> str:
-    how = run.point.traffic.model_dump(mode="json", exclude={"prompts"})
-    return digest([how, run.point.load.model_dump(mode="json"), run.provenance.prompts_sha256], 8)
+    point, prompts = run.point, run.provenance.prompts_sha256
+    if run.lacks:  # its cap is not known, and time may have bounded its requests
+        return digest([point.load.label, prompts], 8)
+    how = point.traffic.model_dump(mode="json", exclude={"prompts"})
+    return digest([how, point.load.model_dump(mode="json"), prompts], 8)

@@ -5,6 +5,7 @@ whose slots were not full, is a failed record.
 """
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,7 +43,8 @@ class Window:
 
     result: dict[str, Any]
     """The load generator's."""
-    server: ServerCounters
+    server: ServerCounters | None
+    """None where another tool opened it."""
     spec_decode: SpecDecodeCounters | None
     utilisation: Utilisation
 
@@ -70,7 +72,7 @@ def measure(
         origin = _provenance(point, server, [arg.replace(str(folder), "build/bench") for arg in job])
         try:
             window = _observe(server, point, folder, warmup, chosen, timeout_s)
-            table = rows(window.result, chosen)
+            table = rows(window.result, [prompt.id for prompt in chosen])
             if problem := _problem(window, table, point):
                 raise EngineError(problem)
         except EngineError as error:
@@ -78,14 +80,19 @@ def measure(
             if isinstance(error, HangError):
                 server.stop()  # it would hang on the next point too
             return RunRecord(**head, provenance=origin, status="failed", reason=reason, measurement=None)
-    path = records.folder(hardware.id, point.chapter) / f"{head['run_id']}.parquet"
-    measurement = Measurement(
+    measurement = kept(head["run_id"], point, hardware.id, window, table)
+    return RunRecord(**head, provenance=origin, status="ok", reason=None, measurement=measurement)
+
+
+def kept(run_id: str, point: Point, hardware_id: str, window: Window, table: pd.DataFrame) -> Measurement:
+    """What a window gave; its per-request rows are on disk when this returns."""
+    path = records.folder(hardware_id, point.chapter) / f"{run_id}.parquet"
+    return Measurement(
         throughput=throughput(window.result), server=window.server, spec_decode=window.spec_decode,
         utilisation=window.utilisation, requests_file=path.name,
         requests_sha256=records.write_requests(path, table),
-        late_first_chunks=int(windows.late_first_chunks(table).sum()), **steady_figures(table, load),
+        late_first_chunks=int(windows.late_first_chunks(table).sum()), **steady_figures(table, point.load),
     )  # fmt: skip
-    return RunRecord(**head, provenance=origin, status="ok", reason=None, measurement=measurement)
 
 
 def failed(point: Point, reason: str, *, hardware: Hardware, together: Round = ALONE) -> RunRecord:
@@ -166,15 +173,18 @@ def disagreement(window: Window, point: Point) -> str | None:
     return None
 
 
-def rows(result: dict[str, Any], prompts: list[Prompt]) -> pd.DataFrame:
-    """One row per request, columns `REQUEST_COLUMNS`; request i sent `prompts[i]`."""
+def rows(result: dict[str, Any], prompt_ids: Sequence[str], opening: int = 1) -> pd.DataFrame:
+    """One row per request, columns `REQUEST_COLUMNS`; request i sent the i-th prompt.
+
+    `opening`: 1 for chat, whose streams vLLM opens with an empty chunk that names the role: the gap after it
+    is no step. Else 0.
+    """
     start = min(result["start_times"])
     columns = {
-        "prompt_id": [prompt.id for prompt in prompts],
+        "prompt_id": prompt_ids,
         "start_s": [t - start for t in result["start_times"]],
         "ttft_s": result["ttfts"],
-        # vLLM opens a chat stream with an empty chunk that names the role: the gap after it is no step.
-        "itl_s": [gaps[1:] for gaps in result["itls"]],
+        "itl_s": [gaps[opening:] for gaps in result["itls"]],
         "e2e_s": result["latencies"],
         "input_tokens": result["input_lens"],
         "output_tokens": result["output_lens"],

@@ -1,12 +1,13 @@
-"""The commands that compare records: `compare` and `gate`."""
+"""The commands that compare records, `compare` and `gate`, and exchange them: `import` and `export`."""
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from specbook.console import busy, one_clear_message
+from specbook.console import busy, complain, one_clear_message
 
 Chosen = Annotated[
     str, typer.Argument(help="A folder of records, KEY=VALUE such as date=2026-11-25, or both with commas.")
@@ -72,3 +73,51 @@ def gate(
     typer.echo("\n".join([comparison_text.summary(compared), *map(gate_report.line, checks)]))
     if not all(check.passed for check in checks):
         raise typer.Exit(1)
+
+
+def import_(
+    files: Annotated[
+        list[Path], typer.Argument(help="JSON of `vllm bench serve`, of its sweep, or of GuideLLM.")
+    ],
+    name: Annotated[str, typer.Option(help="Of results/imported/: what `chapter=` chooses them by.")],
+    speculative_config: Annotated[
+        str | None, typer.Option(help="The server's, where a file does not say how it drafted.")
+    ] = None,
+) -> None:
+    """Import results of other load generators, a record a window, and say what they lack."""
+    from pydantic import ValidationError
+
+    from specbook.bench import imported
+    from specbook.config.schema import Speculation
+    from specbook.errors import ConfigError
+    from specbook.report.text import count
+    from specbook.suggestions import explain
+
+    with one_clear_message(), busy("reading files"):
+        if not re.fullmatch(r"\w[\w.-]*", name):
+            raise ConfigError(f"--name {name!r} is no folder's name. To fix: letters, digits, - and _")
+        try:
+            draft = Speculation.model_validate_json(speculative_config) if speculative_config else None
+        except ValidationError as error:
+            raise ConfigError(f"--speculative-config: {explain(error, Speculation)}") from error
+        made, left_out = imported.take(files, name, draft)
+    for line in left_out:
+        complain("left out:", line)
+    typer.echo(f"{count(len(made), 'record')} imported, with {made[0].lacks}. Choose by chapter={name}.")
+
+
+def export(
+    chosen: Chosen,
+    out: Annotated[
+        Path,
+        typer.Argument(help="A .csv or .parquet file; else a folder for llm-d's benchmark reports, v0.2."),
+    ],
+) -> None:
+    """Export records, a row or a report each."""
+    from specbook.records import selection
+    from specbook.report import exported
+    from specbook.report.text import count
+
+    with one_clear_message(), busy("reading records"):
+        n = exported.write(selection.read(chosen), out)
+    typer.echo(f"{count(n, 'record')} exported to {out}")

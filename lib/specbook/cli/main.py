@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
-from specbook.cli.comparing import compare, gate
+from specbook.cli.comparing import compare, export, gate, import_
 from specbook.cli.options import Group, Hardware, OwnDrafts, OwnPrompts, OwnTarget, Settings
 from specbook.cli.scheduling import schedule
 from specbook.cli.serving import ask, probe, serve
@@ -34,8 +34,9 @@ app = typer.Typer(
     no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False,
 )  # fmt: skip
 app.add_typer(deploy_app, name="deploy")
-for command in (serve, ask, probe, watch, compare, gate, schedule):
+for command in (serve, ask, probe, watch, compare, gate, export, schedule):
     app.command()(command)
+app.command("import")(import_)
 
 Chapters = Annotated[list[str], typer.Argument(help="Chapters, e.g. 02_eagle3 (or 02), or `all`.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be measured.")]

@@ -14,8 +14,8 @@ class Hardware(BaseModel):
 
     id: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
     """Slug that names the folder its records lie in, such as `cpu-amd-epyc-2c` or `cuda-nvidia-h200-1x`."""
-    kind: Literal["cpu", "cuda", "rocm", "neuron"]
-    """What the engine computes on."""
+    kind: Literal["cpu", "cuda", "rocm", "neuron"] | None
+    """What the engine computes on; this, cores and memory are None of an imported record."""
     host: str | None = Field(default=None, pattern=r"^[0-9a-f]{12}$")
     """Digest of the host and its boot, no part of `id`; None where neither is known, or nobody looked."""
     cpu_model: str | None
@@ -24,9 +24,9 @@ class Hardware(BaseModel):
     """Its widest vector instructions, such as `avx512_bf16`; None where they were not recorded."""
     physical_cores: int | None
     """Physical cores of the machine; None where a virtual machine hides them."""
-    logical_cores: int = Field(ge=1)
+    logical_cores: int | None = Field(ge=1)
     """Logical cores this process may use."""
-    memory_bytes: int = Field(gt=0)
+    memory_bytes: int | None = Field(gt=0)
     """Main memory."""
     gpu_name: str | None = None
     """The accelerator's name, GPU or Neuron chip; None on a CPU."""
@@ -65,5 +65,5 @@ class Provenance(Frozen):
     """Variables set for the engine; never an API key."""
     bench_command: tuple[str, ...]
     """The load generator's arguments."""
-    load_average_1min: float
-    """Before the window: what else this machine was doing."""
+    load_average_1min: float | None
+    """Before the window: what else this machine was doing; None of an imported record."""

@@ -9,8 +9,13 @@ from specbook.records.origin import Hardware, Provenance
 
 DISTURBED = 0.1
 """Share of the machine's cores that other programs may take before a point is marked."""
-Kind = Literal["measured", "simulated"]
+Kind = Literal["measured", "simulated", "imported"]
 """Kind of a record. What is computed, published or replayed has a kind on its page, and no record."""
+LACKED = (
+    "no rounds, no restarts that are known as such, no counters of the server but of drafts, no digest of "
+    "weights or prompts, no machine and no options of the server"
+)
+"""What an imported record has not, since the files of other load generators do not hold it."""
 
 
 REQUEST_COLUMNS = (
@@ -73,7 +78,8 @@ class Measurement(Frozen):
     """What one point gave. Present exactly when the record's status is `ok`."""
 
     throughput: Throughput
-    server: ServerCounters
+    server: ServerCounters | None
+    """None of an imported record."""
     spec_decode: SpecDecodeCounters | None
     """None when nothing was drafted (the baseline)."""
     utilisation: Utilisation
@@ -137,6 +143,11 @@ class RunRecord(Frozen):
         """Whether other programs took more than a tenth of the machine's cores while this was measured."""
         foreign = self.measurement.utilisation.foreign_cpu_cores if self.measurement else None
         return foreign is not None and foreign > DISTURBED * self.hardware.logical_cores
+
+    @property
+    def lacks(self) -> str:
+        """LACKED of an imported record; nothing of others."""
+        return LACKED if self.kind == "imported" else ""
 
     def named(self, target: str) -> "RunRecord":
         """The same record, its target called by another display name."""

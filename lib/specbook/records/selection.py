@@ -24,11 +24,12 @@ NO_OPTION = {"name", "model", "engine", "dtype", "execution"}
 def facts(run: RunRecord) -> dict[str, str]:
     """What a record can be chosen by: a value for each of KEYS, empty where it is not known."""
     point, origin, drafted = run.point, run.provenance, run.point.speculation
-    options = point.target.model_dump(mode="json", exclude_defaults=True, exclude=NO_OPTION)
+    target = None if run.lacks else point.target
+    options = target.model_dump(mode="json", exclude_defaults=True, exclude=NO_OPTION) if target else {}
     served = [f"{name} {v}" for name, v in origin.versions.items() if name.startswith(point.target.engine)]
     values = (
         run.started_at[:10], origin.git_sha, run.hardware.id, run.hardware.host, point.chapter,
-        point.target.name, point.target.dtype, point.target.execution,
+        point.target.name, target and target.dtype, target and target.execution,
         " ".join(f"{name}={value}" for name, value in options.items()), origin.weights_sha256.get("target"),
         drafted.label if drafted else "baseline", drafted and (drafted.model or drafted.method),
         origin.weights_sha256.get("draft"), point.load.label, point.traffic.domain, ", ".join(served),

@@ -78,8 +78,9 @@ def _packs(where: Path) -> Iterator[tuple[Path, str | None]]:
 def _problem(path: Path, record: AnyRecord) -> str | None:
     if path.parent != store.folder(record.hardware.id, record.chapter):
         return f"{path} lies in the wrong folder for {record.hardware.id}/{record.chapter}"
-    # Margins have the date of their check.
-    if not isinstance(record, MarginsRecord) and (problem := _impossible_date(record.started_at)):
+    # Margins have the date of their check, and what is imported may be older than this project.
+    dated = not isinstance(record, MarginsRecord) and record.kind != "imported"
+    if dated and (problem := _impossible_date(record.started_at)):
         return f"{path}: {problem}"
     try:
         if isinstance(record, RunRecord) and record.measurement is not None:
@@ -104,11 +105,11 @@ def _impossible_date(text: str) -> str | None:
 
 def _agrees(path: Path, measurement: Measurement) -> None:
     """The figures of a window follow from each other."""
-    throughput = measurement.throughput
-    if throughput.output_tokens != measurement.server.generation_tokens:
+    throughput, server = measurement.throughput, measurement.server
+    if server and throughput.output_tokens != server.generation_tokens:
         raise RecordError(
             f"{path}: {throughput.output_tokens} output tokens, and the server counted "
-            f"{measurement.server.generation_tokens}: restore it from git"
+            f"{server.generation_tokens}: restore it from git"
         )
     if not math.isclose(
         throughput.output_tokens_per_s * throughput.duration_s, throughput.output_tokens, rel_tol=1e-3

@@ -2,6 +2,7 @@
 
 from specbook.analysis.comparison import Comparison
 from specbook.analysis.intervals import side
+from specbook.records.run import LACKED
 from specbook.report.text import count, percent
 from specbook.stats.estimate import Estimate
 from specbook.suggestions import listed
@@ -50,6 +51,8 @@ def _machine(result: Comparison) -> list[str]:
         sentences.append("The host differs or is unknown: it may be the machine. Measure both in one round.")
     elif not result.overall["paired"]:
         sentences.append("They share no rounds, so drift in the machine's speed is in the ratio.")
+    if (result.a.windows["kind"] == "imported").any():
+        sentences.append(f"What is imported has {LACKED}.")
     both = {"A": result.a.windows["disturbed"], "B": result.b.windows["disturbed"]}
     busy = [f"{own.sum()} of {len(own)} windows of {name}" for name, own in both.items() if own.any()]
     if busy:
