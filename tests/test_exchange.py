@@ -216,6 +216,8 @@ BAD = {
     "no JSON": (PLAIN[0], lambda file: "{", "is of no known version (Expecting property name"),
     "another tool's": (PLAIN[0], lambda file: {"foo": 1}, "no tool has keys ['foo']. To fix: write it with"),
     "another vLLM": (PLAIN[0], lambda file: without(file, "latencies"), "of no known version ('latencies')"),
+    "no time": (PLAIN[0], lambda file: file["itls"][0].append(None), "(a time that is no number). To fix"),
+    "no text": (PLAIN[0], lambda file: file.update(generated_texts=[3] * 8), "of no known version"),
     "without details": (PLAIN[0], lambda file: without(file, "start_times"), "with --save-detailed"),
     "without an answer": (PLAIN[0], lambda file: file.update(completed=0), "has no answered requests"),
     "an older report": (

@@ -86,7 +86,7 @@ TRUTHS = {
         never=(*WINS, r"None of \d+ arms", r"more than it costs in (all|[1-9]|the)"),
         always=("It is faster in 0 of 4", "8 of 8 arms came out slower", r"fastest case is [^.]* at \*\*0\.",
                 "no speculation; the least bad is EAGLE", "% dearer"),
-        alike=["01_baseline"],
+        alike=["01_baseline", "09_public"],  # whose kinds of traffic are others
     ),
     "the smallest K is best": Truth(
         World(acceptance={"json": 0.6, "code": 0.5}, verify={1: 1.0, 32: 1.0}, draft={1: 0.3, 32: 0.3}),

@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from specbook import records
@@ -32,13 +33,8 @@ SEEN = ("engine_cpu_cores", "client_cpu_cores", "engine_rss_bytes", "gpu_utilisa
 UNSEEN = Utilisation(samples=0, **dict.fromkeys(SEEN))
 KNOWN = ("kind", "cpu_model", "physical_cores", "logical_cores", "memory_bytes")
 UNKNOWN = Hardware(id="imported", **dict.fromkeys(KNOWN))
-
-
-class _Found(NamedTuple):
-    head: dict[str, Any]
-    """Fields of its record; in the point the restart is still 0."""
-    seen: measure_point.Window
-    table: pd.DataFrame
+Found = tuple[dict[str, Any], measure_point.Window, pd.DataFrame]
+"""Fields of a record, in whose point the restart is still 0; what was seen; and a row per request."""
 
 
 def take(files: Sequence[Path], name: str, draft: Any = None) -> tuple[list[RunRecord], list[str]]:
@@ -53,7 +49,7 @@ def take(files: Sequence[Path], name: str, draft: Any = None) -> tuple[list[RunR
             requests, or does not say what drafted.
     """
     held = {run.run_id: run.point for run in records.load(UNKNOWN.id, [name])}
-    found, left_out = dict[str, _Found](), list[str]()
+    found, left_out = dict[str, Found](), list[str]()
     for path in files:
         try:
             if not (windows := [*_windows(path)]):
@@ -62,23 +58,23 @@ def take(files: Sequence[Path], name: str, draft: Any = None) -> tuple[list[RunR
                 if not (load := _load(window)):
                     left_out.append(f"{path}: {UNEVEN}")
                     continue
-                one = _read(window, load, name, draft)
-                if (run_id := one.head["run_id"]) in held:
+                head, *rest = _read(window, load, name, draft)
+                if (run_id := head["run_id"]) in held:
                     raise ConfigError(f"it is imported already, as {run_id}. To fix: another --name")
-                found[run_id] = one
+                found[run_id] = head, *rest
         except (ConfigError, OSError) as error:
             raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-        except (LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             why = str(error).splitlines()[0]
             raise ConfigError(f"{path} is of no known version ({why}). To fix: {WRITE}") from error
     if not found:
         raise ConfigError(left_out[0])
     restarts, made = Counter(map(_cell, held.values())), []
-    for _, one in sorted(found.items()):
-        point = one.head["point"].model_copy(update={"restart": restarts[_cell(one.head["point"])]})
+    for run_id, (head, seen, table) in sorted(found.items()):
+        point = head["point"].model_copy(update={"restart": restarts[_cell(head["point"])]})
         restarts[_cell(point)] += 1
-        got = measure_point.kept(one.head["run_id"], point, UNKNOWN.id, one.seen, one.table)
-        made.append(RunRecord(**one.head | {"point": point, "key": point.key, "measurement": got}))
+        got = measure_point.kept(run_id, point, UNKNOWN.id, seen, table)
+        made.append(RunRecord(**head | {"point": point, "key": point.key, "measurement": got}))
     for record in made:
         records.append(record)
     return made, left_out
@@ -98,10 +94,10 @@ def _load(window: dict[str, Any]) -> Load | None:
     return Load(**arrivals, num_requests=n, num_warmups=0)
 
 
-def _read(window: dict[str, Any], load: Load, name: str, draft: Any) -> _Found:
-    measure_point.throughput(window)  # refused now, if a record cannot hold it
+def _read(window: dict[str, Any], load: Load, name: str, draft: Any) -> Found:
     ids = window.get("prompt_ids") or [str(i) for i in range(load.num_requests)]
     table = measure_point.rows(window, ids, opening=int("chat" in window["backend"]))
+    _check(window, table)
     asked = digest(window.get("asked") or sorted(window["input_lens"]), 8)
     stated, model = window.get("speculative_config") or draft, window["model_id"]
     stated = json.loads(stated) if isinstance(stated, str) else stated
@@ -114,12 +110,8 @@ def _read(window: dict[str, Any], load: Load, name: str, draft: Any) -> _Found:
         target=Target(name=model, model=model, dtype="auto", max_model_len=max(16, longest)),
         traffic=Traffic(domain=f"prompts {asked}", max_tokens=int(table["output_tokens"].max())),
     )  # fmt: skip
-    # GuideLLM dates in Unix time, vLLM by the clock of its place, which is taken for this one's.
-    day = window["date"]
-    started = (
-        datetime.fromtimestamp(day, UTC) if isinstance(day, float)
-        else datetime.strptime(day, "%Y%m%d-%H%M%S").astimezone(UTC)
-    )  # fmt: skip
+    # By the clock of the place where vLLM ran, which is taken for this one's.
+    started = datetime.strptime(window["date"], "%Y%m%d-%H%M%S").astimezone(UTC)
     run_id = f"{started:%Y%m%dT%H%M%SZ}-{digest(window, 12)}"  # the same whenever the file is read
     origin = Provenance(
         git_sha=None, git_dirty=None, versions=window.get("versions", {}), weights_sha256={}, server_env={},
@@ -130,7 +122,16 @@ def _read(window: dict[str, Any], load: Load, name: str, draft: Any) -> _Found:
         "started_at": started.isoformat(timespec="seconds"), "point": point, "hardware": UNKNOWN,
         "provenance": origin,
     }  # fmt: skip
-    return _Found(head, measure_point.Window(window, None, counted, UNSEEN), table)
+    return head, measure_point.Window(window, None, counted, UNSEEN), table
+
+
+def _check(window: dict[str, Any], table: pd.DataFrame) -> None:
+    """Raise now what writing would raise, when other files are on disk already."""
+    measure_point.throughput(window)
+    columns = *table["itl_s"], table["start_s"], table["ttft_s"], table["e2e_s"]
+    if not np.isfinite(np.concatenate([np.asarray(own, dtype=float) for own in columns])).all():
+        raise ValueError("a time that is no number")
+    "".join(table["text"])
 
 
 def _drafted(window: dict[str, Any]) -> SpecDecodeCounters | None:
@@ -180,7 +181,8 @@ def _translated(report: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:
     how, spec = one["config"]["strategy"], report["config"]["spec"]
     kind, streams = how["type_"], {"synchronous": 1, "concurrent": how.get("streams")}
     return {
-        "date": starts[0], "model_id": one["config"]["backend"]["model"], "backend": "guidellm",
+        "date": f"{datetime.fromtimestamp(starts[0]):%Y%m%d-%H%M%S}",
+        "model_id": one["config"]["backend"]["model"], "backend": "guidellm",
         "request_rate": how.get("rate", "inf"), "burstiness": 1 if kind == "poisson" else None,
         "max_concurrency": streams.get(kind, how.get("max_concurrency")),
         "ramp_up_strategy": None if kind in (*streams, "throughput", "poisson") else kind,
