@@ -1,6 +1,6 @@
-"""A chapter's notebook, run in this process: what a reader would see, as text.
+"""A page's notebook, run in this process: what a reader would see, as text.
 
-A kernel takes a minute a chapter; the cells themselves take seconds. What papermill does is kept: the tagged
+A kernel takes a minute a page; the cells themselves take seconds. What papermill does is kept: the tagged
 cell first, then the parameters, then the rest in one namespace.
 """
 
@@ -17,22 +17,26 @@ import pandas as pd
 from IPython.display import Markdown
 from matplotlib.text import Text
 
+from specbook.report import render
+
 PROJECT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((PROJECT / "notebooks").glob("*.ipynb"))
-NAMES = tuple(path.stem for path in NOTEBOOKS if f"/{path.stem}\n" in (PROJECT / "_toc.yml").read_text())
+NAMES = tuple(render.pages())
 """Those with a page: a chapter has one once it has records."""
+PLANS = {path.stem: render.pages().get(path.stem, path.stem) for path in NOTEBOOKS}
+"""The plan of each notebook: that of the chapter whose page it is."""
 WIDE = {"display.width": 10_000, "display.max_columns": None, "display.max_rows": None}
 
 
-def run(chapter: str, only_visible: bool = False, **parameters: Any) -> str:
-    """Run the cells of a chapter, or the visible ones, with these parameters after those of its tagged cell.
+def run(page: str, only_visible: bool = False, **parameters: Any) -> str:
+    """Run the cells of a page, or the visible ones, with these parameters after those of its tagged cell.
 
     Returns:
         What they showed: sentences, tables, and the words in figures.
     """
     shown: list[str] = []
     names = {"__name__": "__main__", "display": lambda *things: shown.extend(map(_text, things))}
-    for cell in (cell for cell in cells(chapter) if cell.cell_type == "code"):
+    for cell in (cell for cell in cells(page) if cell.cell_type == "code"):
         if only_visible and not visible(cell):
             continue
         shown.extend(_cell(cell.source, names))
@@ -41,9 +45,9 @@ def run(chapter: str, only_visible: bool = False, **parameters: Any) -> str:
     return "\n\n".join(filter(None, shown))
 
 
-def cells(chapter: str) -> list[nbformat.NotebookNode]:
+def cells(page: str) -> list[nbformat.NotebookNode]:
     """Its cells, as they lie in git."""
-    return nbformat.read(PROJECT / "notebooks" / f"{chapter}.ipynb", as_version=4).cells
+    return nbformat.read(PROJECT / "notebooks" / f"{page}.ipynb", as_version=4).cells
 
 
 def visible(cell: nbformat.NotebookNode) -> bool:
@@ -51,10 +55,10 @@ def visible(cell: nbformat.NotebookNode) -> bool:
     return not {"hide-input", "hide-cell", "remove-input", "remove-cell"} & set(cell.metadata.get("tags", []))
 
 
-def lines_of_code(chapter: str) -> dict[bool, int]:
+def lines_of_code(page: str) -> dict[bool, int]:
     """Its lines of code, by whether they are visible; a takeaway's are left out, its sentence being prose."""
     lines = {True: 0, False: 0}
-    for cell in cells(chapter):
+    for cell in cells(page):
         if cell.cell_type == "code" and "takeaway(" not in cell.source:
             lines[visible(cell)] += len(cell.source.splitlines())
     return lines

@@ -73,7 +73,7 @@ def python(project: Path, code: str, *arguments: str) -> str:
 
 
 def add_a_chapter(project: Path) -> None:
-    """Its notebook, its parameters, its line in the table of contents, and an experiment of its own."""
+    """Two pages, their parameters, their lines in the table of contents, and an experiment of its own."""
     experiment = {"name": "kettle", "parameters": {"litres": 2}}
     quick = {"sweeps": [SWEEP | {"target": t} for t in (SMALL, LARGE)], "experiments": [experiment]}
     body = {"hardware": "cpu", "group": "quick", "source": "records", "quick": quick, "full": quick}
@@ -82,10 +82,12 @@ def add_a_chapter(project: Path) -> None:
     parameters.metadata.tags = ["parameters"]
     cells = [parameters, *map(new_code_cell, CELLS.strip().split("\n---\n"))]
     like = nbformat.read(project / "notebooks/01_baseline.ipynb", 4).metadata
-    nbformat.write(new_notebook(cells=cells, metadata=like), project / "notebooks/09_new.ipynb")
+    for name in ("09_new", "09_more"):
+        nbformat.write(new_notebook(cells=cells, metadata=like), project / f"notebooks/{name}.ipynb")
     toc = project / "_toc.yml"
     last = "      - file: book/executed/02_eagle3\n"
-    toc.write_text(toc.read_text().replace(last, f"{last}      - file: book/executed/09_new\n"))
+    added = "- file: book/executed/09_new\n        sections: [{file: book/executed/09_more}]\n"
+    toc.write_text(toc.read_text().replace(last, f"{last}      {added}"))
     (project / "lib/specbook/bench/experiments/kettle.py").write_text(KETTLE)
 
 
@@ -93,6 +95,7 @@ def test_a_chapter_of_two_targets_is_three_files_and_one(project):
     add_a_chapter(project)
     assert "09_new" in config.chapters(["all"], "cpu")
     assert "09_new" in render.chapters()
+    assert render.pages()["09_more"] == "09_new"
     wanted = config.load("09_new", "cpu", "quick")
     line = ("run", "09", "--group", "quick", "--dry-run")
     said = python(project, "from specbook.cli.main import app; app()", *line)
@@ -104,7 +107,8 @@ def test_a_chapter_of_two_targets_is_three_files_and_one(project):
         "    print(record.status)"
     )
     assert python(project, run) == "ok\n"
-    page = nbformat.read(render.execute("09_new", group="quick", out_folder=project / "out"), 4)
+    page = nbformat.read(render.execute("09_more", group="quick", out_folder=project / "out"), 4)
+    assert all(file in page.cells[-1].source for file in ("09_more.ipynb", "params/cpu/09_new.yaml"))
     shown = [o.data["text/plain"] for cell in page.cells[2:] for o in cell.get("outputs", []) if "data" in o]
     assert shown == ["['large', 'small']", "[6]"]
 

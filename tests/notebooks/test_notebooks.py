@@ -61,7 +61,7 @@ def test_the_first_code_cell_holds_the_parameters(path, cells):
     assert "parameters" in code(cells)[0].metadata.tags
     names = parameters(cells)
     assert {"hardware", "group", "source"} <= set(names)
-    kind = type(config.load(path.stem, "cpu", "full"))
+    kind = type(config.load(chapters.PLANS[path.stem], "cpu", "full"))
     assert set(names) - {"source"} <= set(kind.model_fields) - {"chapter"}
 
 
@@ -71,8 +71,10 @@ def test_a_parameter_that_the_plan_decides_is_none(cells):
     assert set(names.values()) <= {None}
 
 
-def test_the_chapter_asks_for_its_own_plan(path, cells):
-    asked = [f'from_notebook("{path.stem}", globals())' in cell.source for cell in code(cells)]
+def test_a_page_asks_for_the_plan_of_its_chapter(path, cells):
+    asked = [
+        f'from_notebook("{chapters.PLANS[path.stem]}", globals())' in cell.source for cell in code(cells)
+    ]
     assert asked.index(True) in (1, 2)  # after the parameters, before anything is shown
     assert asked.count(True) == 1
 
@@ -116,7 +118,7 @@ def test_every_figure_is_referred_to_and_introduced(cells):
             assert len(before.source.split()) >= LONG_ENOUGH
 
 
-def test_the_chapter_opens_with_its_question_and_ends_with_advice(cells):
+def test_a_page_opens_with_its_question_and_ends_with_advice(cells):
     assert "**Question.**" in cells[0].source
     assert any(".answer(" in cell.source or "answers_text." in cell.source for cell in code(cells)[:5])
     assert any(cell.source.startswith("## What to do") for cell in cells if cell.cell_type == "markdown")

@@ -51,7 +51,7 @@ def page(browser: Browser) -> Iterator[Page]:
     opened.close()
 
 
-@pytest.mark.parametrize("name", [*PAGES, *(f"book/executed/{chapter}" for chapter in render.chapters())])
+@pytest.mark.parametrize("name", [*PAGES, *(f"book/executed/{page}" for page in render.pages())])
 def test_page_opens_with_figures_and_tables_that_fit(page, site, name):
     problems: list[str] = []
     page.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)

@@ -56,9 +56,7 @@ def pages(html: Path) -> list[Path]:
 
 
 def executed(root: Path) -> dict[str, nbformat.NotebookNode]:
-    return {
-        name: nbformat.read(root / "book" / "executed" / f"{name}.ipynb", 4) for name in render.chapters()
-    }
+    return {name: nbformat.read(root / "book" / "executed" / f"{name}.ipynb", 4) for name in render.pages()}
 
 
 def test_the_start_page_leads_to_the_index(html):
@@ -69,11 +67,11 @@ def test_the_book_is_light(html):
     assert sum(file.stat().st_size for file in html.rglob("*")) < 15e6
 
 
-def test_each_chapter_offers_its_notebook_and_plan(root, html):
+def test_each_page_offers_its_notebook_and_plan(root, html):
     for name in executed(root):
         links = read(html / "book" / "executed" / f"{name}.html").targets
         offered = {Path(link).name for link in links if "/_downloads/" in link}
-        assert offered == {f"{name}.yaml"}
+        assert offered == {f"{chapters.PLANS[name]}.yaml"}
         button = html / "_sources" / "book" / "executed" / f"{name}.ipynb"
         assert button.read_text() == (root / "notebooks" / button.name).read_text()
 
@@ -105,7 +103,7 @@ def test_every_code_cell_that_draws_has_its_figure_on_the_page(root, html):
             assert re.search(rf'<figure[^>]*id="{figure}"', text), figure
 
 
-def test_chapters_have_outputs_and_no_traces_of_the_run(root, html):
+def test_pages_have_outputs_and_no_traces_of_the_run(root, html):
     for name, notebook in executed(root).items():
         outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
         assert len(outputs) > 5, name
@@ -153,7 +151,7 @@ def test_an_unknown_parameter_is_refused_with_the_near_match(root, tmp_path):
         render.execute("02_eagle3", out_folder=tmp_path, parameters={"num_speculative_token": [3]})
 
 
-def test_an_unknown_chapter_is_refused_with_the_near_match(root, tmp_path):
+def test_an_unknown_notebook_is_refused_with_the_near_match(root, tmp_path):
     with pytest.raises(ConfigError, match="did you mean '02_eagle3'"):
         render.execute("02_eagle", out_folder=tmp_path)
 

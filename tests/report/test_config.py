@@ -42,7 +42,8 @@ def test_folders_without_pages_are_excluded(config, name):
 
 def test_every_page_in_the_toc_has_a_source():
     toc = yaml.safe_load((PROJECT / "_toc.yml").read_text())
-    files = [toc["root"], *(entry["file"] for part in toc["parts"] for entry in part["chapters"])]
-    for name in files:
+    chapters = [entry for part in toc["parts"] for entry in part["chapters"]]
+    pages = [page for entry in chapters for page in (entry, *entry.get("sections", ()))]
+    for name in [toc["root"], *(page["file"] for page in pages)]:
         source = name.replace("book/executed/", "notebooks/")
         assert any((PROJECT / f"{source}{suffix}").is_file() for suffix in (".md", ".ipynb")), name

@@ -55,12 +55,24 @@ def test_a_missing_page_is_named(tmp_path):
 def test_a_chapter_without_a_plan_loses_its_stale_page(tmp_path):
     page(tmp_path, "01_a", "trn2")
     page(tmp_path, "02_b")
-    executed_pages.make_room(tmp_path, ["01_a", "02_b"], ["01_a"], "trn2")
+    pages = {"01_a": "01_a", "02_b": "02_b"}
+    executed_pages.make_room(tmp_path, pages, ["01_a"], "trn2")
     assert not (tmp_path / "02_b.ipynb").exists()
     assert "`params/trn2/` has no plan for this chapter" in (tmp_path / "02_b.md").read_text()
     executed_pages.check(tmp_path, ["01_a", "02_b"])
-    executed_pages.make_room(tmp_path, ["01_a", "02_b"], ["01_a", "02_b"], "cpu")
+    executed_pages.make_room(tmp_path, pages, ["01_a", "02_b"], "cpu")
     assert not (tmp_path / "02_b.md").exists()
+
+
+def test_all_pages_of_a_chapter_go_with_its_plan(tmp_path):
+    pages = {"01_a": "01_a", "01_b": "01_a"}
+    for name in pages:
+        page(tmp_path, name)
+    executed_pages.make_room(tmp_path, pages, ["01_a"], "cpu")
+    assert all((tmp_path / f"{name}.ipynb").exists() for name in pages)
+    executed_pages.make_room(tmp_path, pages, [], "trn2")
+    assert not list(tmp_path.glob("*.ipynb"))
+    assert "With a plan at `params/trn2/01_a.yaml`" in (tmp_path / "01_b.md").read_text()
 
 
 @pytest.fixture
@@ -97,7 +109,7 @@ def test_a_quick_book_takes_the_group_a_chapter_names(without_chapter_two):
         file.write_text(f"quick_book: {word}\n" + file.read_text().replace("quick_book: full\n", ""))
         render.build(hardware="cpu", group="quick")
         assert shown[-1] == group
-        executed_pages.check(folder, render.chapters())  # all are pages of the quick book
+        executed_pages.check(folder, render.pages())  # all are pages of the quick book
     file.write_text("quick_book: ful\n" + file.read_text().replace("quick_book: quick\n", ""))
     with pytest.raises(ConfigError, match=r"`quick_book` is no group: 'ful' .did you mean 'full'"):
         render.build(hardware="cpu", group="quick")
@@ -108,7 +120,7 @@ def test_a_hardware_without_chapter_two_has_a_book(without_chapter_two):
     render.build(hardware="cpu", group="quick")
     assert (without_chapter_two / "headline.md").read_text() == headline.NOTHING
     assert "nothing measured" in (without_chapter_two / "02_eagle3.md").read_text()
-    executed_pages.check(without_chapter_two, render.chapters())
+    executed_pages.check(without_chapter_two, render.pages())
 
 
 @pytest.mark.parametrize(("ks", "own"), [((5, 5), False), ((3, 5), True)])

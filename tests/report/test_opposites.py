@@ -40,7 +40,7 @@ NOTHING = (
 SMALL: dict[str, Any] = {
     "domains": ["json", "code"], "concurrency": [1, 32], "num_requests": {1: 6, 32: 12}, "restarts": 3,
 }  # fmt: skip
-CHAPTERS = [path.stem for path in chapters.NOTEBOOKS]
+CHAPTERS = list(dict.fromkeys(chapters.PLANS.values()))
 LATER = ("03_p_eagle", "04_domain_drift", "05_moe", "06_trainium", "09_public")
 """Chapters that say by the same sentences what chapter 2 says: some truths are read there alone."""
 
@@ -179,8 +179,8 @@ def pages(truth: Truth, tmp_path_factory: pytest.TempPathFactory) -> dict[str, s
     patch.setattr(percentiles, "RESAMPLES", 49)  # the width of an interval is not what is read here
     told = {
         name: chapters.run(name, group="quick")
-        for name in CHAPTERS
-        if name not in (*truth.refused, *truth.alike)
+        for name, plan in chapters.PLANS.items()
+        if plan not in (*truth.refused, *truth.alike)
     }
     front = headline.write(
         records.replay(config.load("02_eagle3", "cpu", "quick")), tmp_path_factory.mktemp("front")
@@ -225,7 +225,7 @@ def test_a_chapter_without_records_says_what_measures_them(refusals):
     assert [said for said in refusals if "measure it with `specbook run 01_baseline" not in said] == []
 
 
-@pytest.mark.parametrize("name", CHAPTERS)
+@pytest.mark.parametrize("name", chapters.PLANS)
 def test_prose_claims_nothing_that_records_decide(name):
     cells = chapters.typed(chapters.cells(name))
     assert not claims("\n".join(cells), TYPED_ONCE)

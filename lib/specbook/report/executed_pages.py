@@ -1,11 +1,11 @@
-"""Notebooks that papermill ran -> the pages of one book: all of one hardware and group, and a page for each
-chapter without one.
+"""Notebooks that papermill ran -> the pages of one book: all of one hardware and group, and a note in place
+of each that has no plan there.
 
 A page needs no kernel: sliders become HTML with a script of ours, and what differs from run to run is gone.
 A notebook's links are plain Markdown, which JupyterLab shows; on a page they become Sphinx's roles.
 `[the figure below](#fig-speed)` gets the figure's number, `[TTFT](../book/glossary.md "TTFT")` the glossary's
 definition, `[Student, 1908](../book/references.md "student1908")` a citation by its keys, and a link to a
-notebook leads to its chapter, measured or not.
+notebook leads to its page, measured or not.
 """
 
 import html
@@ -56,11 +56,11 @@ def stamp(notebook: NotebookNode, hardware: str, group: str) -> None:
     notebook.metadata[STAMP] = {"hardware": hardware, "group": group}
 
 
-def name_sources(notebook: NotebookNode, chapter: str, plan: Path) -> None:
-    """Add what a chapter is made of: its notebook, its plan, for download, and where records are."""
+def name_sources(notebook: NotebookNode, page: str, plan: Path) -> None:
+    """Add what a page is made of: its notebook, its plan, for download, and where records are."""
     name = plan.relative_to(paths.root())
     text = (
-        f"**This page** is `notebooks/{chapter}.ipynb` (the button above downloads it), run with "
+        f"**This page** is `notebooks/{page}.ipynb` (the button above downloads it), run with "
         f"{{download}}`{name} </{name}>` on records in `results/`."
     )
     notebook.cells.append(nbformat.v4.new_markdown_cell(text, id="sources"))
@@ -82,13 +82,16 @@ def figure(name: str, drawn: Figure, alt: str, caption: str) -> str:
     return f'```{{raw}} html\n<figure id="{name}">{markup}\n{end}\n```'
 
 
-def make_room(folder: Path, chapters: Collection[str], made: Collection[str], hardware: str) -> None:
-    """Before a book of the chapters `made`: take away what other books left, and say what this one lacks."""
-    for name in chapters:
-        (folder / f"{name}.md").unlink(missing_ok=True)
-        if name not in made:
-            (folder / f"{name}.ipynb").unlink(missing_ok=True)
-            put(folder, f"{name}.md", _without(name, hardware))
+def make_room(folder: Path, pages: Mapping[str, str], made: Collection[str], hardware: str) -> None:
+    """Before a book of the chapters `made`: take away what other books left, and say what this one lacks.
+
+    `pages`: each with its chapter.
+    """
+    for page, chapter in pages.items():
+        (folder / f"{page}.md").unlink(missing_ok=True)
+        if chapter not in made:
+            (folder / f"{page}.ipynb").unlink(missing_ok=True)
+            put(folder, f"{page}.md", _without(chapter, hardware))
 
 
 def _without(chapter: str, hardware: str) -> str:
@@ -99,18 +102,18 @@ def _without(chapter: str, hardware: str) -> str:
     )
 
 
-def check(folder: Path, chapters: Collection[str]) -> None:
-    """Every chapter has its page, and all pages are of one hardware and group.
+def check(folder: Path, pages: Collection[str]) -> None:
+    """Every page is there, and all are of one hardware and group.
 
     Raises:
         ConfigError: naming what is missing, or whose pages are mixed.
     """
     missing = [
-        name for name in chapters if not any((folder / f"{name}{e}").is_file() for e in (".ipynb", ".md"))
+        name for name in pages if not any((folder / f"{name}{e}").is_file() for e in (".ipynb", ".md"))
     ]
     if missing:
         raise ConfigError(f"not executed yet: {', '.join(missing)}. `specbook book` executes them first")
-    executed = [name for name in chapters if (folder / f"{name}.ipynb").is_file()]
+    executed = [name for name in pages if (folder / f"{name}.ipynb").is_file()]
     plans = {name: _plan(folder / f"{name}.ipynb") for name in executed}
     if len(set(plans.values())) > 1:
         each = ", ".join(f"{name} of {plan}" for name, plan in plans.items())

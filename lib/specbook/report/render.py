@@ -43,11 +43,24 @@ KERNEL_START_S = 180
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def chapters() -> list[str]:
-    """The chapters in `_toc.yml`: its pages under `book/executed/`."""
+def pages() -> dict[str, str]:
+    """The pages under `book/executed/` in `_toc.yml`, each with its chapter, which names its plan.
+
+    A page among the `sections` of another belongs to that one's chapter.
+    """
     toc = yaml.safe_load((paths.root() / "_toc.yml").read_text())
-    files = [entry["file"] for part in toc["parts"] for entry in part["chapters"]]
-    return [Path(name).name for name in files if Path(name).parent == Path("book/executed")]
+    return {
+        Path(page["file"]).name: Path(entry["file"]).name
+        for part in toc["parts"]
+        for entry in part["chapters"]
+        for page in (entry, *entry.get("sections", ()))
+        if Path(page["file"]).parent == Path("book/executed")
+    }
+
+
+def chapters() -> list[str]:
+    """The chapters in `_toc.yml` that have a plan."""
+    return list(dict.fromkeys(pages().values()))
 
 
 def chapters_of(hardware: str) -> list[str]:
@@ -61,7 +74,7 @@ def executed_dir() -> Path:
 
 
 def execute(
-    chapter: str,
+    page: str,
     hardware: str = "cpu",
     group: str = "full",
     source: Source = "records",
@@ -70,35 +83,35 @@ def execute(
     book: str | None = None,
     kernel: Callable[[], Any] | None = None,
 ) -> Path:
-    """Run a chapter's notebook and write it, outputs included, to `out_folder` (default: `book/executed/`).
+    """Run a page's notebook and write it, outputs included, to `out_folder` (default: `book/executed/`).
 
     `book` is the group of the book that the page is for, where it shows another of this chapter. `kernel`
     gives the manager of one that holds no names; by default the chapter gets its own.
 
     Raises:
-        ConfigError: for an unknown chapter or parameter, naming the near match.
+        ConfigError: for an unknown page or parameter, naming the near match.
         SpecbookError: if a cell fails; its last line says why.
     """
-    notebook = _notebook(chapter)
+    notebook = _notebook(page)
     given = {"hardware": hardware, "group": group, "source": source, **(parameters or {})}
-    target = (out_folder or executed_dir()) / f"{chapter}.ipynb"
+    target = (out_folder or executed_dir()) / f"{page}.ipynb"
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        draft = Path(folder, f"{chapter}.ipynb")
+        draft = Path(folder, f"{page}.ipynb")
         _run(notebook, draft, _changed(notebook, given), kernel)
         clean = executed_pages.clean(nbformat.read(draft, as_version=4))
     executed_pages.stamp(clean, hardware, book or group)
-    executed_pages.name_sources(clean, chapter, plan_files.file(chapter, hardware))
+    executed_pages.name_sources(clean, page, plan_files.file(pages().get(page, page), hardware))
     nbformat.validate(clean)
     nbformat.write(clean, target)
     return target
 
 
-def _notebook(chapter: str) -> Path:
-    path = paths.notebooks_dir() / f"{chapter}.ipynb"
+def _notebook(page: str) -> Path:
+    path = paths.notebooks_dir() / f"{page}.ipynb"
     if not path.is_file():
-        chapters = [path.stem for path in paths.notebooks_dir().glob("*.ipynb")]
-        raise ConfigError(f"no chapter {chapter!r}{suggestions.near(chapter, chapters)}")
+        known = [path.stem for path in paths.notebooks_dir().glob("*.ipynb")]
+        raise ConfigError(f"no notebook {page!r}{suggestions.near(page, known)}")
     return path
 
 
@@ -201,12 +214,13 @@ def build(
     `report` is called with what comes next: each takes seconds to minutes.
     """
     names = list(names or chapters_of(hardware))
-    executed_pages.make_room(executed_dir(), chapters(), names, hardware)
+    executed_pages.make_room(executed_dir(), pages(), names, hardware)
+    made = {page: chapter for page, chapter in pages().items() if chapter in names}
     with _one_kernel() as emptied:
-        for number, name in enumerate(names, start=1):
-            report(f"drawing {name} ({number} of {len(names)})")
-            shown = config.in_book(name, hardware, group)
-            execute(name, hardware, shown, source, book=group, kernel=emptied)
+        for number, (page, chapter) in enumerate(made.items(), start=1):
+            report(f"drawing {page} ({number} of {len(made)})")
+            shown = config.in_book(chapter, hardware, group)
+            execute(page, hardware, shown, source, book=group, kernel=emptied)
     report("writing the HTML")
     prepare(names, hardware, group)
     return html(out_folder)
@@ -218,7 +232,7 @@ def html(out_folder: Path | None = None) -> Path:
     Every page is built anew: Sphinx warns only when it reads a page, so a second build would pass.
 
     Raises:
-        ConfigError: if a chapter was not executed yet, or pages of several plans lie there.
+        ConfigError: if a page was not executed yet, or pages of several plans lie there.
         SpecbookError: if jupyter-book fails, or warns of anything; the message holds its lines.
     """
     built = jupyter_book("html", out_folder)
@@ -234,7 +248,7 @@ def jupyter_book(builder: str, out_folder: Path | None = None) -> Path:
 
     Raises: as `html`.
     """
-    executed_pages.check(executed_dir(), chapters())
+    executed_pages.check(executed_dir(), pages())
     out = out_folder or paths.root()
     built = out / "_build" / builder
     shutil.rmtree(built, ignore_errors=True)
