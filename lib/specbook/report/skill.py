@@ -135,9 +135,8 @@ def _tails(runs: Sequence[RunRecord]) -> str:
 def _drift(hardware: str) -> str:
     plan, _ = versions.parts(plans.load("04_domain_drift", hardware, "full"))
     *drifts, (_, fallen) = experiments.replay(plan)
-    return drift_text.answer(drift.compare(drift.Recordings.of_records(drifts)), fallen).removeprefix(
-        "**Answer.** "
-    )
+    seen = drift_text.seen(drift.compare(drift.Recordings.of_records(drifts)))
+    return f"{seen} {drift_text.fallback(fallen)}"
 
 
 def _cost(hardware: str) -> str:
