@@ -133,7 +133,9 @@ def _run(notebook: Path, out: Path, parameters: dict[str, Any], kernel: Callable
     try:
         papermill.execute_notebook(
             str(notebook), str(out), parameters, cwd=str(paths.root()), progress_bar=False,
-            start_timeout=KERNEL_START_S, km=kernel() if kernel else None, **KERNEL,
+            start_timeout=KERNEL_START_S, km=kernel() if kernel else None,
+            coalesce_streams=True,  # two lines are one output, however soon the second comes
+            **KERNEL,
         )  # fmt: skip
     except PapermillExecutionError as error:
         raise SpecbookError(
