@@ -70,11 +70,13 @@ def speedups(runs: RunSet, speed: Speed = "output_tokens_per_s") -> pd.DataFrame
 
 
 def pairs(arms: pd.DataFrame, base: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Each arm's records beside the baseline's of the same round: one join for all arms of a cell.
+    """Each arm's records, and `run_id` and `column` of the baseline's of the same round: one join for all
+    arms of a cell.
 
     Both are rows of `summaries.throughput`; those without a value of `column` in either are left out.
     """
-    both = arms.merge(base, on=["restart", "round"], suffixes=("", "_base"))
+    own = base[["restart", "round", "run_id", column]]
+    both = arms.merge(own, on=["restart", "round"], suffixes=("", "_base"))
     return both.dropna(subset=[column, f"{column}_base"])
 
 
