@@ -12,8 +12,10 @@ CAMPAIGNS = ("test_second_engine", "test_doors")
 """They measure, and a machine runs one campaign at a time: on two workers one would refuse the other."""
 
 
+IN_PROCESS = ("test_synthetic_acceptance", "test_auth_middleware", "test_intruders", "test_plans")
+"""They import vLLM into their own process, which takes ten seconds."""
 LONGEST = (
-    "book", "test_opposites", "server", "test_synthetic_acceptance", "pocket", "noisy", "test_bench",
+    "book", "test_opposites", "server", "in process", "pocket", "noisy", "test_bench",
     "test_surroundings", "campaigns", "test_server",
 )  # fmt: skip
 """Groups that take minutes. They begin first, on different workers, and what is quick fills the end."""
@@ -42,8 +44,9 @@ def _group(item: pytest.Item) -> str:
     for server in ("server", "noisy"):
         if server in fixtures and item.get_closest_marker("engine"):
             return server
-    if item.path.stem in CAMPAIGNS:
-        return "campaigns"
+    for group, files in {"campaigns": CAMPAIGNS, "in process": IN_PROCESS}.items():
+        if item.path.stem in files:
+            return group
     return "pocket" if item.path.parent.name == "pocket" else item.path.stem
 
 

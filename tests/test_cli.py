@@ -492,8 +492,3 @@ def test_run_hands_your_own_model_and_prompts_to_the_plan(monkeypatch):
     wanted = {"target": {"model": "m"}, "drafts": ["ngram", "h"], "prompts": "p.jsonl"}
     others = {"target": {"dtype": "auto"}, "concurrency": [1, 4]}
     assert given == [wanted, others, wanted | others | {"target": {"model": "m", "dtype": "auto"}}, {}]
-
-
-def test_train_refuses_a_device_that_is_not_there():
-    pytest.importorskip("torch")
-    assert "device 'gpu0' cannot be used" in complaint("train", "target", "--device", "gpu0")

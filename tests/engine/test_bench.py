@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from specbook import records
-from specbook.bench import measure_point, stall
+from specbook.bench import loadgen, measure_point, stall
 from specbook.config.schema import Traffic
 from specbook.engine import counters
 from specbook.engine.server import Server
@@ -94,6 +94,7 @@ def test_a_server_of_another_configuration_is_refused(scratch, server, point, ha
 
 
 def test_an_engine_killed_on_the_way_makes_a_failed_record(scratch, target, point, hardware, tmp_path):
+    loadgen.shared()  # its imports take as long as the server's
     with Server(target, api_key="k", log_dir=tmp_path) as server:
         assert httpx.get(f"{server.client.url}/metrics", trust_env=False).status_code == 401
         assert server.counters().server.requests_finished == 0

@@ -7,6 +7,7 @@ from pocket.corpus import DOMAINS, UNSEEN
 from pocket.outputs import OutputsRecipe
 from pocket.study import BASE
 from specbook import config
+from specbook.errors import ConfigError
 
 
 @pytest.fixture
@@ -26,6 +27,11 @@ def heads(tmp_path, monkeypatch):
     monkeypatch.setattr(outputs, "hidden_states", lambda folder, samples, layers, out, noise: "states")
     monkeypatch.setattr(draft, "train_head", train_head)
     return made
+
+
+def test_a_device_that_is_not_there_is_refused():
+    with pytest.raises(ConfigError, match="device 'gpu0' cannot be used"):
+        train._check_device("gpu0")
 
 
 @pytest.mark.parametrize("kind", ["eagle3", "peagle"])
