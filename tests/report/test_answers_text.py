@@ -42,7 +42,7 @@ def test_where_speculation_always_loses_nothing_says_it_wins():
     found = runs(LOSES)
     told = answer(found)
     assert "The fastest case is EAGLE-3 K=1 on json at batch 1, at **0.70×** (101 → 71 tokens/s" in told
-    assert "It is faster in 0 of 4" in told
+    assert "It is shown to be faster in 0 of 4" in told
     lost = answers_text.losses(speedup.speedups(found))
     assert lost.startswith("8 of 8 arms came out slower than the best baseline, beyond their interval.")
     assert "The worst is EAGLE-3 K=5 (compiled)" in lost
@@ -66,7 +66,7 @@ def test_that_a_method_was_picked_afterwards_is_said():
     found = runs(WINS)
     two = pd.concat([table(found), table(found).assign(method="ngram", label="ngram K=4")], ignore_index=True)
     said = answers_text.speculation(two, speedup.best_over_domains(found))
-    assert "With the fastest method of each, picked afterwards, it is faster in 4 of 4" in said
+    assert "With the fastest method of each, picked afterwards, it is shown to be faster in 4 of 4" in said
     assert "picked afterwards" not in answer(found)
 
 

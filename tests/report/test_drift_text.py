@@ -49,7 +49,7 @@ def test_the_chapter_says_what_its_records_hold(group):
     assert len(PAGES) == said.count("**Answer.**") == 3
     assert "simulated" in said  # on every figure
     assert re.search(r"\*\*Answer.\*\* A step of EAGLE-3 K=5 \(compiled\) yields \d", said)
-    assert "**Answer.** The calmest monitor of the server's own counters, " in said
+    assert "**Answer.** A monitor of the server's own counters, " in said
     assert "**Answer.** Over 2 episodes with fallback, " in said
     assert "1200 requests were sent and none lost or broken off, with 32 in flight at 4 switches" in said
     for monitor in ("mean of 30", "EWMA 0.1", "CUSUM 0.5", "Shiryaev-Roberts 1"):
@@ -138,6 +138,6 @@ def test_an_unmeasured_version_leaves_the_rest_of_the_chapter():
     synthetic.write(mine)
     drifting.write(mine)
     said = said_by_all("full")
-    assert "**Answer.** The calmest monitor" in said
+    assert "**Answer.** A monitor" in said
     assert [words for words in UNMEASURED if words not in said] == []
     assert "retrained" not in said

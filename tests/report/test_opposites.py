@@ -84,7 +84,8 @@ TRUTHS = {
     "it loses everywhere": Truth(
         World(acceptance=dict.fromkeys(("json", "code"), 0.05), verify={1: 2.0, 32: 2.5}),
         never=(*WINS, r"None of \d+ arms", r"more than it costs in (all|[1-9]|the)"),
-        always=("It is faster in 0 of 4", "8 of 8 arms came out slower", r"fastest case is [^.]* at \*\*0\.",
+        always=("It is shown to be faster in 0 of 4", "8 of 8 arms came out slower",
+                r"fastest case is [^.]* at \*\*0\.",
                 "no speculation; the least bad is EAGLE", "% dearer"),
         alike=["01_baseline", "09_public"],  # whose kinds of traffic are others
     ),
@@ -240,7 +241,7 @@ def test_pages_claim_nothing_that_records_decide():
     ("said", "patterns"),
     [
         ("Batching is the great saver.", TYPED_ONCE),
-        ("It is faster in 3 of 4 combinations", TRUTHS["it loses everywhere"].never),
+        ("It is shown to be faster in 3 of 4 combinations", TRUTHS["it loses everywhere"].never),
         ("- **batch 32**: EAGLE-3 K=5 (compiled), 1.20×", TRUTHS["the smallest K is best"].never),
         ("1.10× (95 % interval 1.02 to 1.20)", TRUTHS["one restart, one K, one batch"].never),
         ("verification  NaN", NOTHING),

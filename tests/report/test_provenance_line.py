@@ -33,7 +33,8 @@ def told(made, runs=None, source="records"):
 def test_machine_date_plan_n_and_source(world):
     text, _ = told(world)
     assert text.startswith(
-        "**Whose numbers.** `cpu-simulated-2c` (simulated, 2 cores), 2026-01-01; the `full`"
+        "**Whose numbers.** `cpu-simulated-2c` (simulated, 2 cores), 2026-01-01; "
+        "pocket-dense (10 M parameters) in bfloat16; the `full`"
     )
     assert "3 restarts an arm on at least 1 host, replayed from records." in text
     assert "measured for this page" in told(world, source="hardware")[0]

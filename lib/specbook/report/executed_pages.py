@@ -139,11 +139,16 @@ def clean(notebook: NotebookNode) -> NotebookNode:
         if INJECTED in cell.metadata.get("tags", []):
             cell.id = INJECTED
         if cell.cell_type == "code":
-            outputs = (still(one, widgets) for one in cell.outputs if one.get("name") != "stderr")
+            outputs = (still(one, widgets) for one in cell.outputs if not _silent(one))
             cell.outputs = [_drawn(cell, _portable(one)) for one in outputs if one is not None]
         else:
             cell.source = as_roles(cell.source, drawn)
     return notebook
+
+
+def _silent(output: NotebookNode) -> bool:
+    """What a page leaves out: stderr, and a sentence that has nothing to say."""
+    return output.get("name") == "stderr" or output.get("data", {}).get("text/markdown") == ""
 
 
 def _figure_name(cell: NotebookNode) -> str | None:

@@ -26,10 +26,12 @@ def provenance_line(plan: Plan, runs: Sequence[RunRecord], source: Source) -> st
     cores = "" if hardware.gpu_name else f", {hardware.logical_cores} cores"
     least = "" if all(name for name, _ in hosts) else "at least "
     how = "measured for this page" if source == "hardware" else "replayed from records"
+    targets = {(run.point.target.name, run.point.target.dtype): run.point.target for run in runs}
+    models = listed(f"{served(target)} in {target.dtype}" for target in targets.values())
     head = (
         f"**Whose numbers.** `{hardware.id}` ({hardware.gpu_name or hardware.cpu_model or hardware.kind}"
-        f"{cores}), {_days(runs)}; the `{plan.group}` plan of `{plan.hardware}`, {_restarts(runs)} on {least}"
-        f"{count(len(hosts), 'host')}, {how}."
+        f"{cores}), {_days(runs)}; {models}; the `{plan.group}` plan of `{plan.hardware}`, "
+        f"{_restarts(runs)} on {least}{count(len(hosts), 'host')}, {how}."
     )
     return " ".join([head, *_warnings(plan, runs)])
 

@@ -45,7 +45,7 @@ def _wins(table: pd.DataFrame) -> str:
     if fastest["low"].isna().any():
         ahead, claim = fastest["speedup"] > 1, "came out faster, too seldom measured for an interval,"
     else:
-        ahead, claim = fastest["low"] > 1, "is faster"
+        ahead, claim = fastest["low"] > 1, "is shown to be faster"
     return f"{best} {claim} in {int(ahead.sum())} of {len(fastest)} combinations of traffic and batch."
 
 

@@ -40,7 +40,7 @@ def late_chunks(runs: Iterable[RunRecord]) -> str:
         return f"**Late first chunks.** There are none in {late.requests} requests."
     return (
         f"**Late first chunks.** In {late.count} of {late.requests} requests the first chunks came "
-        f"together, though the engine writes them a step apart; most, {late.worst_count} of "
-        f"{late.worst_requests}, are of {late.worst}. Their TTFT and TPOT time the stream, not the engine. "
+        f"together, though the engine writes them a step apart; the largest share is that of {late.worst}, "
+        f"{late.worst_count} of {late.worst_requests}. Their TTFT and TPOT time the stream, not the engine. "
         "Where they decide a p99 of TTFT, its point is hollow, and nothing is claimed of it."
     )

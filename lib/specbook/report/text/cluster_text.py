@@ -21,7 +21,9 @@ def answer(runs: Named) -> str:
     updates, controls = ({name: _lost(runs, name) for name in names} for names in (UPDATES, CONTROLS))
     if sent := sum(sent for _, sent in updates.values()):
         lost = sum(lost for lost, _ in updates.values())
-        said.append(f"Rolling updates under load lost {lost} of {sent:,} streamed requests.")
+        said.append(
+            f"Rolling updates under load lost {lost} of {sent:,} streamed requests, each counted once."
+        )
     if any(sent for _, sent in controls.values()):
         each = [f"{name} ({lost} of {sent})" for name, (lost, sent) in controls.items() if lost]
         said.append(f"Requests were lost with a part of the drain taken away: {'; '.join(each) or 'none'}.")

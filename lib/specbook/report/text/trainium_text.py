@@ -15,15 +15,15 @@ def answer(runs: Sequence[RunRecord], best: pd.DataFrame) -> str:
     Made from `traffic.best`.
     """
     each = [
-        f"at {one['load']} the speed-up of {one['method']} is {_gain(one[traffic.STRUCTURED])} on structured "
-        f"prompts and {_gain(one[traffic.OPEN])} on open-ended ones"
+        f"At {one['load']} {one['method']} runs at {_gain(one[traffic.STRUCTURED])} the speed of the best "
+        f"baseline on structured prompts, and at {_gain(one[traffic.OPEN])} on open-ended ones."
         for one in traffic.contrast(best)
     ]
     measured = any(run.hardware.kind == "neuron" for run in runs)
-    gains = f"Each at its own best K of those measured, {'; '.join(each)}." if each else answers_text.NO_PAIR
+    gains = " ".join(each) or answers_text.NO_PAIR
     where = "" if measured else " **Not measured yet on a Neuron chip:** the machine is the one above."
     return f"**Answer.** {gains}{where}"
 
 
 def _gain(row: pd.Series) -> str:
-    return f"{row['estimate'].span('×')} at K={row['num_speculative_tokens']}"
+    return f"{row['estimate'].span('×')} (K={row['num_speculative_tokens']})"
