@@ -164,7 +164,7 @@ def test_one_runs_and_the_dead_come_back_once(echo):
             mine = again.pids()
             os.kill(mine[0], signal.SIGKILL)
             assert left(mine) == []
-            assert not again.is_alive()
+            _until(lambda: not again.is_alive())
         with pytest.raises(EngineError, match="kept dying"), servers.running(plainly):
             pass
         with servers.running(by_ngram) as woken:

@@ -78,7 +78,7 @@ def test_the_answer_is_the_monitor_with_fewest_false_alarms():
     rate = Estimate(value=0.5, low=0.1, high=2.0, n=12, unit_of_n="minutes", method="poisson")
     table = pd.DataFrame(rows).assign(found=0.875, episodes=8, estimate=[rate, rate])
     said = remarks.seen(table)
-    assert "calm, found 88 % of 8 slow drifts after 9.0 s" in said
+    assert "calm, found 7 of 8 slow drifts after 9.0 s" in said
     assert "0.5 [0.1, 2.0] false alarms a day over 12 minutes" in said
 
 
