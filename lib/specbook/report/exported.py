@@ -15,7 +15,7 @@ from specbook.analysis import acceptance, summaries
 from specbook.errors import ConfigError
 from specbook.records.atomic_files import write_atomically
 from specbook.records.identity import identity
-from specbook.records.run import RunRecord
+from specbook.records.run import RunRecord, Throughput
 from specbook.records.run_set import RunSet
 from specbook.records.selection import Selection, facts
 from specbook.stats.percentiles import enough_for
@@ -66,28 +66,6 @@ def report(run: RunRecord) -> dict[str, Any]:
     """
     got, counted, load = run.measurement.throughput, run.measurement.spec_decode, run.point.load
     rows, versions = summaries.answered(run), run.provenance.versions
-    tokens = {name: rows[f"{name}_tokens"] for name in ("input", "output")}
-    sums = {f"{name}_token_rate": own.sum() for name, own in tokens.items()}
-    sums |= {"total_token_rate": sum(sums.values()), "request_rate": got.completed}
-    latency = {
-        "time_to_first_token": rows["ttft_s"], "request_latency": rows["e2e_s"],
-        "time_per_output_token": rows["tpot_s"],
-        "normalized_time_per_output_token": rows["e2e_s"] / tokens["output"],
-    }  # fmt: skip
-    prompts = rows["prompt_id"].nunique()
-    performance = {
-        "requests": {"total": got.completed + got.failed, "failures": got.failed}
-        | {f"{name}_length": _statistics(own, "count", prompts) for name, own in tokens.items()},
-        "latency": {
-            name: _statistics(own, "s/token" if "_per_" in name else "s", prompts)
-            for name, own in latency.items()
-        },
-        "throughput": {
-            name: {"units": units, "mean": float(n / got.duration_s)}
-            for name, n in sums.items()
-            for units in ["tokens/s" if "token" in name else "queries/s"]
-        },
-    }  # fmt: skip
     said = f"{run.point.target.name}, {run.title}, {run.point.traffic.domain}"
     return {
         "version": "0.2",
@@ -103,14 +81,40 @@ def report(run: RunRecord) -> dict[str, Any]:
                 "standardized": {
                     "tool": "guidellm" if "guidellm" in versions else "vllm-benchmark",
                     "tool_version": versions.get("guidellm") or _version(run), "source": "unknown",
-                    "input_seq_len": {"distribution": "other", "value": float(tokens["input"].mean())},
+                    "input_seq_len": {"distribution": "other", "value": float(rows["input_tokens"].mean())},
                     "concurrency": load.concurrency, "rate_qps": load.request_rate_per_s,
                 },
             },
         },
         "results": {
-            "request_performance": {"aggregate": performance},
+            "request_performance": {"aggregate": _performance(got, rows)},
             "observability": {"spec_decode": counted.model_dump(mode="json")} if counted else None,
+        },
+    }  # fmt: skip
+
+
+def _performance(got: Throughput, rows: pd.DataFrame) -> dict[str, Any]:
+    """Requests, latencies and rates of a window, from its figures and its answered requests."""
+    tokens = {name: rows[f"{name}_tokens"] for name in ("input", "output")}
+    sums = {f"{name}_token_rate": own.sum() for name, own in tokens.items()}
+    sums |= {"total_token_rate": sum(sums.values()), "request_rate": got.completed}
+    latency = {
+        "time_to_first_token": rows["ttft_s"], "request_latency": rows["e2e_s"],
+        "time_per_output_token": rows["tpot_s"],
+        "normalized_time_per_output_token": rows["e2e_s"] / tokens["output"],
+    }  # fmt: skip
+    prompts = rows["prompt_id"].nunique()
+    return {
+        "requests": {"total": got.completed + got.failed, "failures": got.failed}
+        | {f"{name}_length": _statistics(own, "count", prompts) for name, own in tokens.items()},
+        "latency": {
+            name: _statistics(own, "s/token" if "_per_" in name else "s", prompts)
+            for name, own in latency.items()
+        },
+        "throughput": {
+            name: {"units": units, "mean": float(n / got.duration_s)}
+            for name, n in sums.items()
+            for units in ["tokens/s" if "token" in name else "queries/s"]
         },
     }  # fmt: skip
 

@@ -25,8 +25,8 @@ UPGRADES = {
     ),
 }
 """What changed, and the two selections."""
-SLOWDOWNS = (0.0, *gate.SLOWDOWNS, 0.15, 0.2)
 SHOWN = (0.0, *gate.SLOWDOWNS)
+DRAWN = (*SHOWN, 0.15, 0.2)
 ALT = "Share of replays that the gate calls worse against the slowdown of B, a line for each kind of replay"
 CAPTION = (
     "Replays that are called worse, against how much B was slowed down, with 95 % intervals. The value at "
@@ -55,7 +55,7 @@ def _replays() -> list[str]:
     title = "# False alarms and power"
     with suppress(SpecbookError):
         every = sides.read(selection.read(""))
-        alarms = gate.alarms(every.windows, slowdowns=SLOWDOWNS)
+        alarms = gate.alarms(every.windows, slowdowns=DRAWN)
         if len(alarms):
             ax = speedup_figures.power(alarms)
             style.note(

@@ -108,18 +108,18 @@ def answer(best: pd.DataFrame, runs: Sequence[RunRecord]) -> str:
 
 def _typical(runs: RunSet) -> list[str]:
     """What a public model reaches on public prompts, looping answers left out, with what suits each set."""
-    best = speedup.best_k(runs, by=("load", "domain")) if runs else pd.DataFrame()
-    table = pd.DataFrame() if best.empty else speedup.beside_loops(runs, best).dropna(subset="without")
+    if not runs or (best := speedup.best_k(runs, by=("load", "domain"))).empty:
+        return []
+    table = speedup.beside_loops(runs, best).dropna(subset="without")
     if table.empty:
         return []
-    table = table.assign(gain=[one.value for one in table["without"]])
-    suited = table.loc[table.groupby(["load", "domain"], sort=False)["gain"].idxmax()]
+    suited = speedup.fastest(table.assign(speedup=[one.value for one in table["without"]]))
     each = [f"{row.without.span('×')} on {row.domain} ({row.label})" for row in suited.itertuples()]
-    loads = listed(suited["load"].unique())
+    loads, median = listed(suited["load"].unique()), suited["speedup"].median()
     return [
         f"The typical case is a public model, {runs[0].point.target.name}, on public prompts (chapter 9). At "
         f"{loads}, without answers that repeat themselves and with the method that suits each set, decoding "
-        f"runs at {listed(each)} the speed without speculation, {suited['gain'].median():.2f}× in the median."
+        f"runs at {listed(each)} the speed without speculation, {median:.2f}× in the median."
     ]
 
 
