@@ -13,7 +13,6 @@ from tabulate import tabulate
 from pocket import next_version, quality, study
 from specbook import paths
 from specbook.bench import provenance
-from specbook.stats.estimate import Estimate
 
 RIGHT = re.compile(r"full_acc_(\d+)_epoch")
 AT = re.compile(r"position_(\d+)(?:_acc_epoch)?")
@@ -127,7 +126,8 @@ def _quality(folder: Path) -> Iterator[str]:
     yield "| domain | n | passed the check | stopped by itself | looped | mean tokens |"
     yield "|---|---|---|---|---|---|"
     for domain, q in found.items():
-        shares = " | ".join(_percent(e) for e in (q.passed, q.stopped, q.looped))
+        estimates = (q.passed, q.stopped, q.looped)
+        shares = " | ".join(f"{e.value:.0%} [{e.low:.0%}, {e.high:.0%}]" for e in estimates)
         yield f"| `{domain}` | {q.passed.n} | {shares} | {q.mean_output_tokens:.0f} |"
     yield ""
 
@@ -161,7 +161,3 @@ def _effects() -> Iterator[str]:
     if chance is not None:
         yield f"Another seed alone makes {100 * chance:+.1f}: differences of that size are chance."
     yield ""
-
-
-def _percent(estimate: Estimate) -> str:
-    return f"{estimate.value:.0%} [{estimate.low:.0%}, {estimate.high:.0%}]"

@@ -1,6 +1,5 @@
 """A training that may be interrupted: how far it is, its state on disk, and what it leaves when done."""
 
-import csv
 import json
 import pickle
 import shutil
@@ -10,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -73,8 +73,9 @@ def resume(
         state = torch.load(scratch / FILE, weights_only=True, map_location="cpu")  # else it could hold code
     except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
         raise ConfigError(f"{scratch / FILE} is no checkpoint: remove it to start anew") from error
-    changed = _differences(state.get("recipe", {}), recipe.model_dump()) - {"steps"}
-    if changed:
+    wanted = recipe.model_dump()
+    changed = {name for name, value in state.get("recipe", {}).items() if wanted.get(name) != value}
+    if changed := changed - {"steps"}:
         raise ConfigError(
             f"{scratch / FILE} has another {', '.join(sorted(changed))}: remove it to start anew"
         )
@@ -82,10 +83,6 @@ def resume(
     for optimizer, saved in zip(steppers, state["optimizers"], strict=True):
         optimizer.load_state_dict(saved)
     return Progress(**{name: state[name] for name in ("step", "seconds", "tokens", "log")})
-
-
-def _differences(old: dict[str, Any], new: dict[str, Any]) -> set[str]:
-    return {name for name, value in old.items() if new.get(name) != value}
 
 
 def older(folder: str, scratch: Path) -> Path:
@@ -131,7 +128,4 @@ def write_recipe(out: Path, recipe: Frozen) -> None:
 
 def write_curve(out: Path, log: Sequence[Mapping[str, float]]) -> None:
     """Write `training.csv`: what was logged along training, a row per time."""
-    with (out / "training.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(log[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(log)
+    pd.DataFrame(log).to_csv(out / "training.csv", index=False, lineterminator="\n")

@@ -246,9 +246,9 @@ def patched_trainer(curve: list[dict[str, float]]) -> Iterator[None]:
         if torch.accelerator.is_available():
             yield
             return
-        exact = {} if fast_bfloat16("cpu") else {"_zeropower_via_newtonschulz": _in_float32}
+        exact = {"_zeropower_via_newtonschulz": lambda matrix, *_: orthogonalised(matrix.float()[None])[0]}
         with (
-            _replaced(_muon, exact),
+            _replaced(_muon, {} if fast_bfloat16("cpu") else exact),
             _replaced(trainer, {"get_local_rank": lambda: "cpu"}),
             _replaced(torch.accelerator, {"synchronize": lambda *_: None}),
             _replaced(trainer.Trainer, {"__init__": on_cpu}),
@@ -266,10 +266,6 @@ def _replaced(owner: Any, values: Mapping[str, Any]) -> Iterator[None]:
     finally:
         for name, value in kept.items():
             setattr(owner, name, value)
-
-
-def _in_float32(matrix: torch.Tensor, *_: Any) -> torch.Tensor:
-    return orthogonalised(matrix.float()[None])[0]
 
 
 def publish(scratch: Path, out: Path, lent: Mapping[str, torch.Tensor]) -> Path:

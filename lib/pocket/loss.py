@@ -1,6 +1,7 @@
 """The loss of packed rows, which training makes smaller, and of test examples, which it never sees."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from itertools import cycle
 
 import torch
 from torch.nn import functional
@@ -62,14 +63,9 @@ def held_out_batches(
 ) -> dict[str, Batch]:
     """One batch a domain of test examples, loss on answers only."""
     return {
-        domain: next(batches(encoded(_cycle(held_out(domain)), tokenizer), rows, row_tokens, 0.0))
+        domain: next(batches(encoded(cycle(held_out(domain)), tokenizer), rows, row_tokens, 0.0))
         for domain in domains
     }
-
-
-def _cycle(examples: list) -> Iterator:
-    while True:
-        yield from examples
 
 
 @torch.no_grad()

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from pocket.corpus import DOMAINS
-from specbook import paths
 from specbook.bench.greedy import Answer, answers, check, loops
-from specbook.config.schema import Frozen, Target
+from specbook.config import prompt_files
+from specbook.config.schema import Frozen, Target, Traffic
 from specbook.engine.server import Server
 from specbook.stats import wilson
 from specbook.stats.estimate import Estimate
@@ -41,12 +41,6 @@ def judge(rows: Sequence[Mapping[str, Any]], outputs: Sequence[Answer]) -> Domai
     )  # fmt: skip
 
 
-def rows(domain: str) -> list[dict[str, Any]]:
-    """The held-out prompts of a domain, as they ship."""
-    path = paths.models_dir() / "heldout" / f"{domain}.jsonl"
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
 def measure(
     target: Target, domains: Sequence[str] = DOMAINS, max_tokens: int = 256
 ) -> dict[str, DomainQuality]:
@@ -55,10 +49,11 @@ def measure(
     Raises:
         EngineError: if the server does not start or stops answering.
     """
+    prompts = {domain: prompt_files.of(Traffic(domain=domain)) for domain in domains}
     with Server(target) as server:
         return {
-            domain: judge(rows(domain), answers(server, [r["prompt"] for r in rows(domain)], max_tokens, 16))
-            for domain in domains
+            domain: judge([p.row for p in own], answers(server, [p.prompt for p in own], max_tokens, 16))
+            for domain, own in prompts.items()
         }
 
 

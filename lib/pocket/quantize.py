@@ -50,12 +50,16 @@ def int8(source: Path, out: Path) -> Path:
     Raises:
         ConfigError: if `source` holds no such model.
     """
-    return _narrow(source, out, narrowed, scheme())
+    eight = {"num_bits": 8, "type": "int", "symmetric": True}
+    weights = {**eight, "strategy": "channel", "dynamic": False}
+    activations = {**eight, "strategy": "token", "dynamic": True}
+    return _narrow(source, out, narrowed, _scheme("int-quantized", weights, activations))
 
 
 def int4(source: Path, out: Path) -> Path:
     """As `int8`, with INT4 weights."""
-    return _narrow(source, out, packed, packed_scheme())
+    four = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group", "group_size": GROUP}
+    return _narrow(source, out, packed, _scheme("pack-quantized", {**four, "dynamic": False}, None))
 
 
 def _narrow(source: Path, out: Path, how: Callable[[Tensors], Tensors], said: dict[str, Any]) -> Path:
@@ -103,20 +107,8 @@ def _four_bits(matrix: torch.Tensor) -> Tensors:
     return {"_packed": words, "_scale": scale, "_shape": torch.tensor(matrix.shape)}
 
 
-def packed_scheme() -> dict[str, Any]:
-    """As `scheme`, of the INT4 copy."""
-    four = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group", "group_size": GROUP}
-    return _scheme("pack-quantized", {**four, "dynamic": False}, None)
-
-
-def scheme() -> dict[str, Any]:
-    """The `quantization_config` of the INT8 copy, in compressed-tensors' words."""
-    eight = {"num_bits": 8, "type": "int", "symmetric": True}
-    weights = {**eight, "strategy": "channel", "dynamic": False}
-    return _scheme("int-quantized", weights, {**eight, "strategy": "token", "dynamic": True})
-
-
 def _scheme(form: str, weights: dict[str, Any], activations: dict[str, Any] | None) -> dict[str, Any]:
+    """The `quantization_config` of a copy, in compressed-tensors' words."""
     group = {
         "targets": ["Linear"], "weights": weights, "input_activations": activations,
         "output_activations": None,

@@ -40,7 +40,9 @@ def train_tokenizer(examples: Iterable[Example]) -> PreTrainedTokenizerFast:
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    tokenizer.train_from_iterator((text for e in examples for text in (_turns(e), e.answer)), trainer)
+    # The roles' names should be single tokens too.
+    turns = (text for e in examples for text in (f"user\n{e.prompt}\nassistant\n", e.answer))
+    tokenizer.train_from_iterator(turns, trainer)
     if tokenizer.get_vocab_size() != VOCAB_SIZE:
         raise ValueError(f"{tokenizer.get_vocab_size()} entries learnt, {VOCAB_SIZE} needed: give more text")
     return _wrap(tokenizer)
@@ -80,8 +82,3 @@ def _wrap(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
         model_max_length=CONTEXT_TOKENS,
         clean_up_tokenization_spaces=False,
     )
-
-
-def _turns(example: Example) -> str:
-    # The roles' names should be single tokens too.
-    return f"user\n{example.prompt}\nassistant\n"

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,8 +38,9 @@ def run(what: str, device: str, report: Callable[[str], None]) -> None:
     # Hours more, and nothing that is served comes of it; copies, which are served and not shipped; and what
     # needs a public model.
     apart = {
-        "smollm2-eagle3": _smollm2_eagle3, "study": _study, "moe-noise": _moe_noise, "int8": _int8,
-        "int4": _int4, "next-copy": _next_copy,
+        "smollm2-eagle3": _smollm2_eagle3, "study": _study, "moe-noise": _moe_noise,
+        "int8": partial(_narrow_copy, "int8"), "int4": partial(_narrow_copy, "int4"),
+        "next-copy": _next_copy,
     }  # fmt: skip
     if what != "all" and what not in stages | apart:
         raise ConfigError(f"nothing called {what!r} to train{near(what, ['all', *stages, *apart])}")
@@ -159,7 +161,7 @@ def _check_device(device: str) -> None:
 def _eagle3(device: str, report: Callable[[str], None]) -> None:
     from pocket.draft import Eagle3Recipe
 
-    _head(DENSE, Eagle3Recipe(start=EAGLE3), paths.models_dir() / f"{DENSE.name}-eagle3", report)
+    _head(DENSE, Eagle3Recipe(start=EAGLE3), report)
 
 
 def _next_eagle3(device: str, report: Callable[[str], None]) -> None:
@@ -171,7 +173,7 @@ def _next_eagle3(device: str, report: Callable[[str], None]) -> None:
     recipe = Eagle3Recipe(
         start=f"{DENSE.model}-eagle3", domains=tuple(NextRecipe.may_see), prompts_per_domain=150, epochs=2
     )
-    _head(NEXT, recipe, paths.models_dir() / f"{NEXT.name}-eagle3", report)
+    _head(NEXT, recipe, report)
 
 
 def _smollm2_eagle3(device: str, report: Callable[[str], None]) -> None:
@@ -186,15 +188,14 @@ def _smollm2_eagle3(device: str, report: Callable[[str], None]) -> None:
         data_set="sharegpt-train", num_prompts=1536, temperature=0.7, max_tokens=256, draft_vocab_size=8192,
         target_layer_ids=(2, 15, 27), total_seq_len=1024, lr=1e-3, ttt_steps=4,
     )  # fmt: skip
-    _head(SMOLLM2, recipe, paths.models_dir() / f"{SMOLLM2.name}-eagle3", report)
+    _head(SMOLLM2, recipe, report)
 
 
 def _moe_eagle3(device: str, report: Callable[[str], None]) -> None:
     """The dense target's head trained on: the mixture was made of that target."""
     from pocket.draft import Eagle3Recipe
 
-    recipe = Eagle3Recipe(start=f"{DENSE.model}-eagle3", prompts_per_domain=200)
-    _head(MOE, recipe, paths.models_dir() / f"{MOE.name}-eagle3", report)
+    _head(MOE, Eagle3Recipe(start=f"{DENSE.model}-eagle3", prompts_per_domain=200), report)
 
 
 def _moe_noise(device: str, report: Callable[[str], None]) -> None:
@@ -204,38 +205,28 @@ def _moe_noise(device: str, report: Callable[[str], None]) -> None:
     recipe = Eagle3Recipe(start=f"{MOE.model}-eagle3", prompts_per_domain=60, epochs=1)
     for strength in NOISE:
         noisy = recipe.model_copy(update={"router_noise": strength})
-        _head(MOE, noisy, paths.root() / noise_head(strength), report)
+        _head(MOE, noisy, report, paths.root() / noise_head(strength))
 
 
-def _int8(device: str, report: Callable[[str], None]) -> None:
+def _narrow_copy(form: str, device: str, report: Callable[[str], None]) -> None:
     from pocket import quantize
 
-    _narrow_copy("int8", quantize.int8, report)
-
-
-def _int4(device: str, report: Callable[[str], None]) -> None:
-    from pocket import quantize
-
-    _narrow_copy("int4", quantize.int4, report)
-
-
-def _narrow_copy(name: str, how: Callable[[Path, Path], Path], report: Callable[[str], None]) -> None:
-    made = how(paths.models_dir() / DENSE.name, paths.build_dir() / f"{DENSE.name}-{name}")
-    report(f"{name}: {paths.portable(str(made))}")
+    narrow = getattr(quantize, form)
+    made = narrow(paths.models_dir() / DENSE.name, paths.build_dir() / f"{DENSE.name}-{form}")
+    report(f"{form}: {paths.portable(str(made))}")
 
 
 def _peagle(device: str, report: Callable[[str], None]) -> None:
     from pocket.draft import PEagleRecipe
 
-    _head(DENSE, PEagleRecipe(start=PEAGLE, epochs=4), paths.models_dir() / f"{DENSE.name}-peagle", report)
+    _head(DENSE, PEagleRecipe(start=PEAGLE, epochs=4), report)
 
 
 def _moe_peagle(device: str, report: Callable[[str], None]) -> None:
     """The dense target's head trained on, on the answers that the EAGLE-3 head saw."""
     from pocket.draft import PEagleRecipe
 
-    recipe = PEagleRecipe(start=f"{DENSE.model}-peagle", prompts_per_domain=200)
-    _head(MOE, recipe, paths.models_dir() / f"{MOE.name}-peagle", report)
+    _head(MOE, PEagleRecipe(start=f"{DENSE.model}-peagle", prompts_per_domain=200), report)
 
 
 def _study(device: str, report: Callable[[str], None]) -> None:
@@ -245,8 +236,12 @@ def _study(device: str, report: Callable[[str], None]) -> None:
     report(f"study: {done}")
 
 
-def _head(served: Target, recipe: "HeadRecipe", out: Path, report: Callable[[str], None]) -> None:
-    """Train a head unless just this one lies in `out`: a stage of several goes on where it stopped."""
+def _head(
+    served: Target, recipe: "HeadRecipe", report: Callable[[str], None], out: Path | None = None
+) -> None:
+    """Train a head, by default into the folder beside its target's, unless just this one lies there: a stage
+    of several goes on where it stopped."""
+    out = out or paths.models_dir() / f"{served.name}-{recipe.speculator_type}"
     mark = scratch() / f"{out.name}-work" / "made"
     if mark.is_file() and mark.read_text() == _made(served, recipe, out):
         report(f"{out.name}: trained already; to train it again remove {paths.portable(str(mark))}")

@@ -15,7 +15,6 @@ from pocket.corpus import (
     DOMAINS,
     MIXED,
     UNSEEN,
-    generated,
     held_out,
     json_records,
     mixed,
@@ -26,6 +25,7 @@ from pocket.corpus import (
 from pocket.corpus import code as code_domain
 from pocket.corpus import math as math_domain
 from pocket.corpus import sql as sql_domain
+from pocket.corpus.example import HELD_OUT_ONE_IN, in_held_out_bucket
 from pocket.corpus.stdlib import definitions
 from specbook import paths
 from specbook.analysis import traffic
@@ -152,7 +152,7 @@ def test_whole_patterns_are_held_out_not_only_samples(domain):
     makers = {"math": math_domain, "json": json_records, "sql": sql_domain}
     rng = Random(1)
     drawn = [makers[domain]._example(rng) for _ in range(4000)]
-    held = {e.id for p, e in drawn if generated.in_held_out_bucket(p, generated.HELD_OUT_ONE_IN)}
+    held = {e.id for p, e in drawn if in_held_out_bucket(p, HELD_OUT_ONE_IN)}
     kinds = {p for p, e in drawn if e.id in held}
     assert len(kinds) > 20
     assert kinds.isdisjoint(p for p, e in drawn if e.id not in held)

@@ -127,7 +127,7 @@ def test_all_is_everything_that_is_served_and_the_card_but_no_study(monkeypatch)
         "next_eagle3",
         "card",
     ]
-    for stage in (*served, "study", "int8", "next_copy"):
+    for stage in (*served, "study", "next_copy"):
         monkeypatch.setattr(train, f"_{stage}", lambda device, report, stage=stage: ran.append(stage))
     train.run("all", "cpu", lambda line: None)
     assert ran == served

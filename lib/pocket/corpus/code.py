@@ -57,7 +57,8 @@ def functions() -> tuple[Function, ...]:
     """Short functions of the library, one per normalised body."""
     found: dict[str, Function] = {}
     for definition in definitions():
-        if definition.kind in ("function", "method") and _source_lines(definition) <= _MAX_SOURCE_LINES:
+        node = definition.node
+        if definition.kind in ("function", "method") and node.end_lineno - node.lineno < _MAX_SOURCE_LINES:
             function = _function(definition)
             if _usable(function):
                 found.setdefault(_fingerprint(function), function)
@@ -66,7 +67,7 @@ def functions() -> tuple[Function, ...]:
 
 def _function(definition: Definition) -> Function:
     node = copy.copy(definition.node)
-    doc = _doc_line(node)
+    doc = next(iter((ast.get_docstring(node) or "").strip().splitlines()), "").strip()
     rest = node.body[1:] if ast.get_docstring(node) is not None else node.body
     node.body = [ast.Expr(ast.Constant(doc or "x"))]
     head = ast.unparse(node).splitlines()
@@ -76,15 +77,6 @@ def _function(definition: Definition) -> Function:
     return Function(
         definition.name, owner, definition.kind, tuple(head), tuple(f"    {line}" for line in body)
     )
-
-
-def _source_lines(definition: Definition) -> int:
-    return definition.node.end_lineno - definition.node.lineno + 1
-
-
-def _doc_line(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    lines = (ast.get_docstring(node) or "").strip().splitlines()
-    return lines[0].strip() if lines else ""
 
 
 def _usable(function: Function) -> bool:

@@ -5,12 +5,12 @@ Fields are nested and optional; numbers, dates and phone numbers are brought to 
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from pocket.corpus import generated
-from pocket.corpus.example import Example, make_example
-from pocket.corpus.words import CITIES, COLOURS, THINGS, date, listing, number, person, phone, price
+from pocket.corpus.example import Example, make_example, streams
+from pocket.corpus.words import CITIES, COLOURS, THINGS, date, number, person, phone, price
+from specbook.suggestions import listed
 
 Part = tuple[str, str]
 """What a sentence is about, numbered by its wording, and the sentence."""
@@ -28,16 +28,6 @@ _NOISE = (
     "Your shop was great last time.", "I have 3 more questions but they can wait.", "Sent from my phone.",
 )  # fmt: skip
 _MOST_DOLLARS = 99
-
-
-def train(seed: int) -> Iterator[Example]:
-    """An endless stream of messages; none is put together as a held-out one is."""
-    return generated.train("json", _example, seed)
-
-
-def held_out() -> Iterator[Example]:
-    """An endless stream of distinct messages, their wordings put together in ways training never shows."""
-    return generated.held_out("json", _example)
 
 
 def _example(rng: random.Random) -> tuple[str, Example]:
@@ -61,7 +51,7 @@ def _say(rng: random.Random, about: str, *wordings: str) -> Part:
 
 def _order(rng: random.Random) -> tuple[dict[str, Any], list[Part]]:
     name, city, items = person(rng), rng.choice(CITIES), _items(rng)
-    wanted = listing([f"{number(rng, i['quantity'])} {i['name']} {price(rng, i['price'])}" for i in items])
+    wanted = listed([f"{number(rng, i['quantity'])} {i['name']} {price(rng, i['price'])}" for i in items])
     record: dict[str, Any] = {"customer": {"name": name, "city": city}, "items": items}
     record["total"] = sum(item["subtotal"] for item in items)
     parts = [
@@ -116,7 +106,7 @@ def _expense(rng: random.Random) -> tuple[dict[str, Any], list[Part]]:
     costs: dict[str, int] = {}
     for what in rng.sample(("train", "hotel", "taxi", "meals", "parking"), 2):
         costs[what] = rng.randint(3, 49)
-    paid = listing([f"{rng.choice((f'${n}', f'{n} dollars'))} for the {what}" for what, n in costs.items()])
+    paid = listed([f"{rng.choice((f'${n}', f'{n} dollars'))} for the {what}" for what, n in costs.items()])
     record: dict[str, Any] = {
         "employee": name, "trip": {"from": start, "to": end}, "costs": costs, "total": sum(costs.values())
     }  # fmt: skip
@@ -151,3 +141,5 @@ def _maybe_urgent(rng: random.Random, record: dict[str, Any], parts: list[Part])
 
 
 KINDS: dict[str, Kind] = {"order": _order, "booking": _booking, "expense report": _expense}
+train, held_out = streams("json", _example)
+"""The wordings of a held-out message are put together in ways that training never shows."""

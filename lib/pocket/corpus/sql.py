@@ -5,11 +5,10 @@ the patterns that are held out.
 """
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from pocket.corpus import generated
-from pocket.corpus.example import Example, make_example
+from pocket.corpus.example import Example, make_example, streams
 from pocket.corpus.words import CITIES, COLOURS, NAMES, SURNAMES, THINGS
 
 
@@ -44,16 +43,6 @@ TABLES = {
 _TASKS = ("Write a query for", "Give me the SQL for", "I need", "Query the table for")
 _MEASURES = {"average": "AVG", "sum": "SUM", "highest": "MAX", "lowest": "MIN"}
 _SIDES = {"above": ">", "below": "<"}
-
-
-def train(seed: int) -> Iterator[Example]:
-    """An endless stream of requests; none is put together as a held-out one is."""
-    return generated.train("sql", _example, seed)
-
-
-def held_out() -> Iterator[Example]:
-    """An endless stream of distinct requests of tables and clauses that no training puts together."""
-    return generated.held_out("sql", _example)
 
 
 def _example(rng: random.Random) -> tuple[str, Example]:
@@ -114,3 +103,7 @@ def _order(rng: random.Random, table: str) -> Clause:
     said = f", sorted by {column}" + " from the highest down" * down + f", only the first {most}" * bool(most)
     sql = f"\nORDER BY {column}" + " DESC" * down + f"\nLIMIT {most}" * bool(most)
     return Clause(f"{'down' if down else 'up'}{'+top' * bool(most)}", said, sql)
+
+
+train, held_out = streams("sql", _example)
+"""The table and the clauses of a held-out request are put together by no training."""

@@ -57,7 +57,7 @@ def definitions() -> tuple[Definition, ...]:
     for path in _source_files(root):
         tree = ast.parse(path.read_bytes())
         module = _module_name(path.relative_to(root))
-        for definition in _walk(module, tree):
+        for definition in (Definition(module, "", tree, False), *_members(module, "", tree)):
             found.setdefault(definition.name, definition)
     return tuple(found.values())
 
@@ -75,11 +75,6 @@ def _skipped(relative: Path) -> bool:
 def _module_name(relative: Path) -> str:
     parts = relative.with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
-
-
-def _walk(module: str, tree: ast.Module) -> Iterator[Definition]:
-    yield Definition(module, "", tree, False)
-    yield from _members(module, "", tree)
 
 
 def _members(module: str, prefix: str, parent: ast.AST) -> Iterator[Definition]:

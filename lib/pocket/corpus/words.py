@@ -62,10 +62,5 @@ def phone(rng: random.Random) -> tuple[str, str]:
     return rng.choice((f"555-{digits}", f"555 {digits}", f"(555) {digits}", f"555{digits}")), f"555-{digits}"
 
 
-def listing(parts: list[str]) -> str:
-    """`a, b and c`."""
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
 def _ordinal(day: int) -> str:
     return "th" if day in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")
