@@ -14,7 +14,6 @@ from nbformat.v4 import new_code_cell, new_notebook
 import synthetic
 from specbook import config
 from specbook.config import machines
-from specbook.records import machine_rule
 from specbook.report import render
 
 PROJECT = Path(__file__).parents[1]
@@ -126,4 +125,4 @@ def test_a_hardware_is_one_folder(project):
         "small"
     }
     assert machines.profile("abacus/base").target.model == "org/small"
-    assert machine_rule.load("abacus").fits(synthetic.HARDWARE)
+    assert machines.read("abacus").fits(synthetic.HARDWARE.kind, synthetic.HARDWARE.gpu_name)

@@ -5,11 +5,10 @@ import pytest
 import factories
 from specbook import config as plan
 from specbook.bench import campaign, dry_run, experiments, resources
-from specbook.config import order
+from specbook.config import machines, order
 from specbook.config.chapter import Experiment
 from specbook.config.plan import Plan
 from specbook.errors import ConfigError
-from specbook.records import machine_rule
 from specbook.records.run import Round
 
 
@@ -71,7 +70,7 @@ H200 = "h200:llama-3.3-70b-fp8"
 
 
 def test_the_datasheet_fills_in_and_has_a_price():
-    points, what = plan.load("02_eagle3", H200, "full").points()[:6], machine_rule.load("h200")
+    points, what = plan.load("02_eagle3", H200, "full").points()[:6], machines.read("h200")
     found = dry_run.forecast(rounds(*points), [], what)
     assert (found.measured, found.computed, found.start_s) == (0, 6, resources.START_S)
     seconds = sum(resources.seconds(what, point) for point in points) + found.starts * resources.START_S
@@ -82,16 +81,16 @@ def test_the_datasheet_fills_in_and_has_a_price():
 
 def test_what_was_measured_goes_before_the_datasheet():
     known, new = plan.load("02_eagle3", H200, "full").points()[:2]
-    found = dry_run.forecast(rounds(known, new), [measured(known)], machine_rule.load("h200"))
+    found = dry_run.forecast(rounds(known, new), [measured(known)], machines.read("h200"))
     assert (found.measured, found.computed) == (2, 0)  # the same load with other prompts is alike
     other = new.model_copy(update={"load": new.load.model_copy(update={"concurrency": 8})})
-    found = dry_run.forecast(rounds(known, other), [measured(known)], machine_rule.load("h200"))
+    found = dry_run.forecast(rounds(known, other), [measured(known)], machines.read("h200"))
     assert (found.measured, found.computed) == (1, 1)
     assert "1 of them by what like points took on this machine, 1 by the datasheet" in str(found)
 
 
 def test_an_unknown_accelerator_has_no_estimate():
-    what = machine_rule.load("h200").model_copy(update={"peak": "NVIDIA H300"})
+    what = machines.read("h200").model_copy(update={"peak": "NVIDIA H300"})
     points = plan.load("01_baseline", H200, "full").points()
     closed = [point for point in points if point.load.concurrency][:2]
     assert str(dry_run.forecast(rounds(*closed), [], what)).startswith("no estimate")

@@ -8,10 +8,10 @@ from pydantic import ValidationError
 
 from specbook.bench import hardware
 from specbook.bench.hardware import PEAKS
+from specbook.config import machines
 from specbook.engine.base import Build
 from specbook.engine.vllm import requirements
 from specbook.errors import EngineError
-from specbook.records import machine_rule
 from specbook.records.origin import Hardware
 
 H200 = "NVIDIA H200, 143771\n"
@@ -119,8 +119,8 @@ def test_a_slice_of_a_gpu_has_neither_its_memory_nor_its_peaks(monkeypatch):
     assert (found.gpu_name, found.gpu_count) == ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", 2)
     assert found.id == "cuda-nvidia-h100-80gb-hbm3-mig-1g-10gb-2x"
     assert (found.gpu_memory_bytes, found.peak_flops_per_s, found.peak_bytes_per_s) == (None, None, None)
-    assert not machine_rule.load("h100").fits(found)
-    assert machine_rule.load("h100").fits(found.model_copy(update={"gpu_name": "NVIDIA H100 80GB HBM3"}))
+    assert not machines.read("h100").fits(found.kind, found.gpu_name)
+    assert machines.read("h100").fits(found.kind, "NVIDIA H100 80GB HBM3")
 
 
 def test_a_device_that_disappears_is_told(command):

@@ -14,20 +14,16 @@ from specbook.bench import campaign, resources
 from specbook.config import machines, models
 from specbook.config.schema import Speculation, Target
 from specbook.errors import ConfigError
-from specbook.records import machine_rule, published
+from specbook.records import published
 from specbook.stats.shape import TargetShape
 
-EACH = [
-    f"{folder}:{one.name}"
-    for folder in config.hardwares()
-    for one in machines.read(folder, machines.MachineFile).serves
-]
+EACH = [f"{folder}:{one.name}" for folder in config.hardwares() for one in machines.read(folder).serves]
 BIG = Target(name="big", model="meta-llama/Llama-3.3-70B-Instruct", max_model_len=8192, max_num_seqs=8)
 
 
 @pytest.mark.parametrize("hardware", EACH)
 def test_every_shipped_model_fits_its_machine_with_its_head(hardware):
-    what = machine_rule.load(hardware)
+    what = machines.read(hardware)
     for target, speculation in config.load("02_eagle3", hardware, "full").arms():
         found = resources.memory_of(what, target, speculation)
         assert found is not None
@@ -72,10 +68,10 @@ def test_a_machine_without_a_stated_memory_has_no_sums():
 
 
 def test_an_unquantised_70b_does_not_fit_an_h200():
-    said = resources.server(machine_rule.load("h200"), BIG, None)
+    said = resources.server(machines.read("h200"), BIG, None)
     assert said.startswith("DOES NOT FIT: big, baseline (compiled): weights 141.1 + draft 0.0")
     assert "0 of 8 sequences of 8192 tokens" in said
-    assert resources.server(machine_rule.load("b200"), BIG, None).startswith("fits: ")
+    assert resources.server(machines.read("b200"), BIG, None).startswith("fits: ")
 
 
 @pytest.mark.parametrize(
@@ -90,9 +86,7 @@ def test_an_unquantised_70b_does_not_fit_an_h200():
     ],
 )
 def test_what_cannot_be_is_said(changes, message):
-    assert re.search(
-        message, resources.server(machine_rule.load("h200"), BIG.model_copy(update=changes), None)
-    )
+    assert re.search(message, resources.server(machines.read("h200"), BIG.model_copy(update=changes), None))
 
 
 def accelerator(**changes):
@@ -116,7 +110,7 @@ def test_a_machine_with_too_few_devices_is_refused():
 
 def test_a_share_of_ones_own_is_taken():
     own = BIG.model_copy(update={"extra_args": ("--gpu-memory-utilization", "0.5")})
-    assert resources.memory_of(machine_rule.load("h200"), own, None).share == 0.5
+    assert resources.memory_of(machines.read("h200"), own, None).share == 0.5
 
 
 def test_a_head_that_no_file_names_is_unknown():
@@ -127,11 +121,11 @@ def test_a_head_that_no_file_names_is_unknown():
 
 
 def test_an_unknown_gpu_has_no_seconds_and_no_price():
-    what = machine_rule.load("h200").model_copy(update={"peak": "NVIDIA H300", "price": None})
+    what = machines.read("h200").model_copy(update={"peak": "NVIDIA H300", "price": None})
     assert resources.seconds(what, config.load("02_eagle3", "h200", "full").points()[0]) is None
     assert "names no price" in resources.dollars(what, 1, 2.0)
     assert "about $9 at Crusoe H200, $4.29 an hour (2026-11-21)" in resources.dollars(
-        machine_rule.load("h200"), 1, 2.0
+        machines.read("h200"), 1, 2.0
     )
 
 
@@ -140,14 +134,14 @@ def test_seconds_by_hand():
     known = TargetShape.of(point.target, *models.stored(point.target))
     read = known.shape.weight_bytes(2, 1, 1) + point.load.concurrency * known.shape.kv_bytes(512, 2)
     turns = point.load.num_requests + point.load.num_warmups
-    assert resources.seconds(machine_rule.load("h200"), point) == pytest.approx(turns * 512 * read / 4.8e12)
+    assert resources.seconds(machines.read("h200"), point) == pytest.approx(turns * 512 * read / 4.8e12)
 
 
 def test_a_model_of_an_unknown_kind_is_not_refused(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "mamba", "dtype": "bfloat16"}')
     own = BIG.model_copy(update={"model": str(tmp_path)})
     assert TargetShape.of(own, *models.stored(own)) is None
-    assert resources.server(machine_rule.load("h200"), own, None).startswith("not known: big")
+    assert resources.server(machines.read("h200"), own, None).startswith("not known: big")
 
 
 # shapes

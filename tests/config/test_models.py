@@ -5,7 +5,6 @@ import yaml
 
 from specbook import config
 from specbook.config import machines, models, prices
-from specbook.config.machines import MachineFile
 from specbook.errors import ConfigError
 
 UNPINNED = {
@@ -47,7 +46,7 @@ def test_hosts_of_a_model_have_a_price_and_its_heads_draft(name):
 
 
 def test_four_models_are_served_in_their_profiles_formats():
-    served = {one.name for folder in config.hardwares() for one in machines.read(folder, MachineFile).serves}
+    served = {one.name for folder in config.hardwares() for one in machines.read(folder).serves}
     assert served >= {
         "llama-3.3-70b-fp8", "llama-3.3-70b-bf16", "qwen3-32b-fp8", "qwen3-coder-30b-a3b-fp8",
         "qwen3-coder-30b-a3b-bf16", "gpt-oss-120b-mxfp4",

@@ -13,7 +13,7 @@ HARDWARES = [
     for folder in config.hardwares()
     for name in (
         folder,
-        *(f"{folder}:{one.name}" for one in machines.read(folder, machines.MachineFile).serves),
+        *(f"{folder}:{one.name}" for one in machines.read(folder).serves),
     )
 ]
 """Each machine, and each with each of the models that it serves."""

@@ -4,7 +4,7 @@ import pytest
 
 from specbook.analysis import memory_fit
 from specbook.config import machines, models
-from specbook.config.machines import MachineFile
+from specbook.config.machines import Machine
 from specbook.errors import ConfigError
 from specbook.report import memory_page
 
@@ -38,13 +38,13 @@ def test_a_row_is_the_sum_on_the_fewest_devices():
 
 
 def test_what_no_machine_holds_says_none():
-    small = MachineFile(title="Small", memory_bytes=8 * 10**9, devices=1)
+    small = Machine(title="Small", memory_bytes=8 * 10**9, devices=1)
     assert set(memory_page.table(small)["devices"]) == {"none"}
     assert set(memory_page.table(small)["sequences of 8,192 tokens"]) == {0}
 
 
 def test_the_question_is_answered_with_the_sum(page):
-    one = memory_fit.rank(machines.read("h200", MachineFile), "llama-3.3-70b", "bf16", 1)
+    one = memory_fit.rank(machines.read("h200"), "llama-3.3-70b", "bf16", 1)
     assert one.sequences == 0
     assert "**No, not at the share of the card that the engine takes by itself.** weights 141.1 + " in page
     assert one.sum() in page

@@ -15,7 +15,6 @@ from specbook.config import machines, prices
 from specbook.config.schema import Speculation, Target
 from specbook.engine import preflight
 from specbook.errors import ConfigError, RecordError
-from specbook.records import machine_rule
 
 ROOT = Path(__file__).parents[2]
 CHAPTERS = sorted((ROOT / "params" / "cpu").glob("[0-9]*.yaml"))
@@ -54,7 +53,7 @@ def files(params):
     return {
         params / "cpu" / "02_eagle3.yaml": lambda: config.load("02_eagle3", "cpu", "full").points(),
         params / "cpu" / "profiles.yaml": lambda: machines.profile("cpu/eagle3"),
-        params / "cpu" / "machine.yaml": lambda: machine_rule.load("cpu"),
+        params / "cpu" / "machine.yaml": lambda: machines.read("cpu"),
         params / "prices.yaml": prices.load,
     }
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from specbook.config import models
-from specbook.config.machines import MachineFile
+from specbook.config.machines import Machine
 from specbook.errors import ConfigError
 from specbook.stats import memory
 from specbook.stats.memory import Memory
@@ -39,7 +39,7 @@ def weight_bytes(name: str, form: str, padded: bool = True) -> float:
     return memory.weight_bytes(shape(name), FORMATS[form], padded)
 
 
-def rank(machine: MachineFile, name: str, form: str, devices: int) -> Memory:
+def rank(machine: Machine, name: str, form: str, devices: int) -> Memory:
     """The sum of one rank, the model shared by so many whole devices."""
     return Memory.of(
         shape(name), FORMATS[form], machine.rank_memory_bytes or 0.0, LENGTH, BATCH,
@@ -47,7 +47,7 @@ def rank(machine: MachineFile, name: str, form: str, devices: int) -> Memory:
     )  # fmt: skip
 
 
-def fewest_devices(machine: MachineFile, name: str, form: str) -> int | None:
+def fewest_devices(machine: Machine, name: str, form: str) -> int | None:
     """The least power of two of devices on which a sequence fits; None if none of a machine's does."""
     counts = (n for n in (1, 2, 4, 8, 16) if n <= (machine.devices or 1))
     return next((n for n in counts if rank(machine, name, form, n).sequences > 0), None)

@@ -20,11 +20,10 @@ from specbook.bench import (
     resources,
 )
 from specbook.bench.hardware import detect, refuse_another, with_peaks
-from specbook.config import AnyPlan, Source, order
+from specbook.config import AnyPlan, Source, machines, order
 from specbook.config.schema import Point
 from specbook.engine.fleet import Fleet, at_once
 from specbook.errors import ConfigError, EngineError, SpecbookError
-from specbook.records import machine_rule
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.identity import identity
 from specbook.records.origin import Hardware
@@ -143,11 +142,21 @@ def _refuse_impossible(plans: Sequence[AnyPlan], hardware: Hardware, replicate: 
             "this machine does not say which host it is (no boot id): measure again with --since"
         )
     for plan in plans:
-        machine_rule.load(plan.hardware).refuse_other(hardware, plan.hardware)
+        _refuse_other(machines.read(plan.hardware), hardware, machines.folder(plan.hardware))
         resources.refuse(plan, hardware)
         experiments.check(plan)
         if why := experiments.unavailable(plan):
             raise ConfigError(why)
+
+
+def _refuse_other(wanted: machines.Machine, hardware: Hardware, folder: str) -> None:
+    """What another machine measured would bear the folder's name."""
+    if not wanted.fits(hardware.kind, hardware.gpu_name):
+        want = f"{wanted.kind} {wanted.name}" if wanted.name != "*" else wanted.kind
+        raise ConfigError(
+            f"params/{folder} is for {want}, and this machine is {hardware.id}: choose another --hardware, "
+            "or copy the folder and say in its machine.yaml which machines it is for"
+        )
 
 
 def _more(plans: Sequence[AnyPlan], hardware: Hardware, since: datetime | None) -> bool:
@@ -217,7 +226,6 @@ def _work(point: Point) -> float:
     load = point.load
     if load.request_rate_per_s is not None:
         return load.num_requests / load.request_rate_per_s
-    assert load.concurrency is not None
     return (load.num_requests + load.num_warmups) / load.concurrency**0.5
 
 

@@ -15,13 +15,12 @@ from specbook import engine, records
 from specbook.bench import campaign, experiments, lossless_check, resources
 from specbook.bench.experiments.registry import Work
 from specbook.bench.hardware import detect
-from specbook.config import AnyPlan, order
+from specbook.config import AnyPlan, machines, order
 from specbook.config.chapter import Experiment
+from specbook.config.machines import Machine
 from specbook.config.schema import Arm, Point, resolve_model
 from specbook.engine.fleet import at_once
 from specbook.errors import EngineError
-from specbook.records import machine_rule
-from specbook.records.machine_rule import Machine
 from specbook.records.run import RunRecord
 
 ANY = Machine()
@@ -50,8 +49,8 @@ def preview(plans: Sequence[AnyPlan], since: datetime | None = None, replicate: 
     checks = sum(len(lossless_check.missing(sweep, here)) for plan in plans for sweep in plan.parts())
     points = sum(len(plan.points()) for plan in plans)
     counted = f"{len(todo)} points to measure, {points - len(todo)} on disk or shared between chapters"
-    machine = machine_rule.load(plans[0].hardware)  # records of this machine say nothing of another
-    done = records.load(here.id) if (todo or others) and machine.fits(here) else []
+    machine = machines.read(plans[0].hardware)  # records of this machine say nothing of another
+    done = records.load(here.id) if (todo or others) and machine.fits(here.kind, here.gpu_name) else []
     if todo:
         counted += f"; {forecast([work_of(order.rounds(todo, _capacity))], done, machine)}"
     counted += f"; and {checks} lossless checks of four servers each" * bool(checks)

@@ -12,12 +12,11 @@ from typing import NamedTuple
 
 from specbook import paths
 from specbook.bench.hardware import PEAKS
-from specbook.config import AnyPlan, models, prices
+from specbook.config import AnyPlan, machines, models, prices
 from specbook.config.checkpoint import Checkpoint, read_config
+from specbook.config.machines import Machine
 from specbook.config.schema import REQUESTS_A_SLOT, Arm, Point, Speculation, Target, resolve_model
 from specbook.errors import ConfigError
-from specbook.records import machine_rule
-from specbook.records.machine_rule import Machine
 from specbook.records.origin import Hardware
 from specbook.stats import memory, roofline
 from specbook.stats.memory import Memory
@@ -42,7 +41,7 @@ def lines(plans: Sequence[AnyPlan]) -> list[str]:
     """One for each server; none where machine.yaml does not say the memory."""
     texts = []
     for hardware in dict.fromkeys(plan.hardware for plan in plans):
-        machine = machine_rule.load(hardware)
+        machine = machines.read(hardware)
         points = {point.key: point for plan in plans if plan.hardware == hardware for point in plan.points()}
         if machine.memory_bytes is not None and points:
             texts += [server(machine, *one) for one in _servers(points.values())]
@@ -92,7 +91,7 @@ def refuse(plan: AnyPlan, hardware: Hardware) -> None:
     """
     here = {"memory_bytes": hardware.gpu_memory_bytes, "devices": hardware.gpu_count or None}
     title = hardware.gpu_name or hardware.id
-    machine = machine_rule.load(plan.hardware).model_copy(update={**here, "title": title})
+    machine = machines.read(plan.hardware).model_copy(update={**here, "title": title})
     if machine.memory_bytes is None:
         return
     for target, speculation in _servers(plan.points()):
@@ -144,14 +143,11 @@ def drafted(target: Target, speculation: Speculation | None) -> Draft:
         return Draft(head.weight_bytes, head.num_layers)
     folder = Path(resolve_model(speculation.model))
     if folder.is_dir():
-        return Draft(sum(p.stat().st_size for p in folder.glob("*.safetensors")), _layers(folder))
+        layers = Checkpoint(folder.name, read_config(folder)).get("num_hidden_layers") or 1
+        return Draft(sum(p.stat().st_size for p in folder.glob("*.safetensors")), layers)
     named = models.by_hub_id(target.model)
     head = models.load(named[0]).head_of(speculation.model) if named else None
     return Draft(head.weight_bytes, head.num_layers) if head else Draft(None, 1)
-
-
-def _layers(folder: Path) -> int:
-    return Checkpoint(folder.name, read_config(folder)).get("num_hidden_layers") or 1
 
 
 def dollars(machine: Machine, devices: int, hours: float) -> str:

@@ -5,7 +5,8 @@ that serves models has one of each, `h200/qwen3-32b-fp8`, and of each with each 
 `h200/qwen3-32b-fp8+eagle3`; `baseline` and `eagle3` are those of its first model.
 """
 
-from typing import Any, Literal, TypeVar
+from fnmatch import fnmatch
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
@@ -44,7 +45,7 @@ class Served(Frozen):
         return f"{self.model}-{self.weights}"
 
 
-class MachineFile(Frozen):
+class Machine(Frozen):
     """What a machine must be for a plan's numbers to be those of the folder's name, and what it has."""
 
     kind: Literal["cpu", "cuda", "rocm", "neuron"] | None = None
@@ -67,6 +68,13 @@ class MachineFile(Frozen):
     serves: tuple[Served, ...] = ()
     """Models with the chapters of `params/shared/`, the first by default."""
 
+    def fits(self, kind: str | None, accelerator: str | None) -> bool:
+        """Whether it is a machine that computes on `kind`, its accelerator of this name; a slice of a GPU is
+        only one where the pattern says MIG."""
+        name = accelerator or ""
+        whole = " MIG " not in name or "MIG" in self.name
+        return self.kind in (None, kind) and fnmatch(name, self.name) and whole
+
     @property
     def rank_memory_bytes(self) -> float | None:
         """Memory of one rank."""
@@ -77,22 +85,19 @@ class MachineFile(Frozen):
         return -(-ranks // self.ranks_per_device)
 
 
-File = TypeVar("File", bound=MachineFile)
-
-
 def folder(hardware: str) -> str:
     """The folder of params/: `h200` of `h200:llama-3.3-70b-fp8`."""
     return hardware.partition(":")[0]
 
 
-def read(hardware: str, kind: type[File]) -> File:
+def read(hardware: str) -> Machine:
     """The machine of a hardware; any machine where its folder has no `machine.yaml`.
 
     Raises:
         ConfigError: if the file cannot be used.
     """
     path = paths.params_dir() / folder(hardware) / "machine.yaml"
-    return read_as(path, kind) if path.is_file() else kind()
+    return read_as(path, Machine) if path.is_file() else Machine()
 
 
 def hardwares() -> list[str]:
@@ -107,7 +112,7 @@ def served(hardware: str) -> Served | None:
     Raises:
         ConfigError: if it does not serve what follows the colon, naming the near match.
     """
-    listed = {one.name: one for one in read(hardware, MachineFile).serves}
+    listed = {one.name: one for one in read(hardware).serves}
     base, colon, chosen = hardware.partition(":")
     if not colon:
         return next(iter(listed.values()), None)
@@ -178,7 +183,7 @@ def profile(name: str) -> Profile:
 def _of_models(hardware: str) -> dict[str, Profile]:
     """One server of each model, and one with each of its heads."""
     by_name: dict[str, Profile] = {}
-    machine = read(hardware, MachineFile)
+    machine = read(hardware)
     for chosen in machine.serves:
         base = Profile(target=target(chosen), price=machine.price)
         by_name[chosen.name] = base

@@ -207,7 +207,7 @@ def cost(planned: Mapping[str, Any], hardware: str) -> dict[str, Any]:
     chosen = machines.served(hardware)
     if chosen is None:
         return dict(planned)
-    machine = machines.read(hardware, machines.MachineFile)
+    machine = machines.read(hardware)
     given = {"devices": machine.devices_for(chosen.tensor_parallel_size), "price": machine.price}
     hosts = [*models.load(chosen.model).apis, *planned.get("apis", ())]
     return {**given, **planned, "apis": hosts}

@@ -7,9 +7,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 import pandas as pd
 
-from specbook.config import AnyPlan, load
+from specbook.config import AnyPlan, load, machines
 from specbook.errors import ConfigError
-from specbook.records import machine_rule, select, store
+from specbook.records import select, store
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.run import RunRecord
 
@@ -147,10 +147,10 @@ def machine(
         hardware: folder of params/.
         here: id of a machine.
     """
-    all_of_them, wanted = list(measured), machine_rule.load(hardware)
-    fitting = [one for one in all_of_them if wanted.fits(one[1].hardware)] or all_of_them
+    all_of_them, wanted = list(measured), machines.read(hardware)
+    fitting = [one for one in all_of_them if wanted.fits(one[1].hardware.kind, one[1].hardware.gpu_name)]
     keys, last = dict[str, set[str]](), dict[str, str]()
-    for key, record in fitting:
+    for key, record in fitting or all_of_them:
         keys.setdefault(record.hardware.id, set()).add(key)
         last[record.hardware.id] = max(record.started_at, last.get(record.hardware.id, ""))
     return here if here in keys else max(keys, key=lambda name: (len(keys[name]), last[name]), default=None)

@@ -10,9 +10,8 @@ from specbook import config, records
 from specbook.analysis import break_even
 from specbook.analysis.intervals import side
 from specbook.bench import experiments
-from specbook.config.machines import MachineFile
+from specbook.config.machines import Machine
 from specbook.errors import ConfigError
-from specbook.records import machine_rule
 from specbook.records.run import RunRecord
 from specbook.report import executed_pages
 from specbook.report.memory_page import accelerators
@@ -135,9 +134,9 @@ def missing(seen: list[RunRecord]) -> str:
     return "\n".join([f"{NOTHING} {how}", "", *lines])
 
 
-def _without(hardware: str, machine: MachineFile, seen: list[RunRecord]) -> Iterator[str]:
-    fits = machine_rule.load(hardware).fits
-    done = {run.point.target.name for run in seen if fits(run.hardware)}
+def _without(hardware: str, machine: Machine, seen: list[RunRecord]) -> Iterator[str]:
+    own = (run for run in seen if machine.fits(run.hardware.kind, run.hardware.gpu_name))
+    done = {run.point.target.name for run in own}
     for name in (one.name for one in machine.serves if one.name not in done):
         with suppress(ConfigError):  # its head's shape is not known
             config.load(PLAN, f"{hardware}:{name}", "full")

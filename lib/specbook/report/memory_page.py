@@ -11,7 +11,7 @@ from specbook.analysis import memory_fit, quantization
 from specbook.analysis.memory_fit import LENGTH
 from specbook.bench import greedy, provenance
 from specbook.config import machines, models, prompt_files
-from specbook.config.machines import MachineFile
+from specbook.config.machines import Machine
 from specbook.records import published
 from specbook.records.run import RunRecord
 from specbook.report import executed_pages
@@ -52,15 +52,15 @@ def render() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def accelerators() -> Iterator[tuple[str, MachineFile]]:
+def accelerators() -> Iterator[tuple[str, Machine]]:
     """Every hardware whose machine.yaml says its memory."""
     for hardware in config.hardwares():
-        machine = machines.read(hardware, MachineFile)
+        machine = machines.read(hardware)
         if machine.memory_bytes is not None:
             yield hardware, machine
 
 
-def table(machine: MachineFile) -> pd.DataFrame:
+def table(machine: Machine) -> pd.DataFrame:
     """A row a model and format: on the fewest devices that hold it, what is left and how much that holds."""
     rows = []
     for name, form in memory_fit.pairs():
@@ -77,7 +77,7 @@ def table(machine: MachineFile) -> pd.DataFrame:
 
 def answer() -> str:
     """The sum of Llama 3.3 70B in BF16 on one H200, and on two."""
-    machine = machines.read("h200", MachineFile)
+    machine = machines.read("h200")
     one, two = (memory_fit.rank(machine, "llama-3.3-70b", "bf16", devices) for devices in (1, 2))
     narrow = memory_fit.rank(machine, "llama-3.3-70b", "fp8", 1)
     whole_card = count(one.model_copy(update={"share": 1.0}).sequences, "sequence")

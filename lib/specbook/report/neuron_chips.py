@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from specbook.bench.hardware import PEAKS, Peak
 from specbook.config import machines, models
-from specbook.config.machines import MachineFile, Served
+from specbook.config.machines import Machine, Served
 from specbook.stats import memory, roofline
 from specbook.stats.shape import ModelShape
 
@@ -22,7 +22,7 @@ Source: https://github.com/aws-neuron/aws-neuron-eks-samples, speculative_decodi
 class Chip(NamedTuple):
     """A machine as it would serve the pair."""
 
-    machine: MachineFile
+    machine: Machine
     served: Served
 
     @property
@@ -38,7 +38,7 @@ class Chip(NamedTuple):
 
 def chips() -> list[Chip]:
     """The two machines with the target as their files serve it."""
-    files = [machines.read(name, MachineFile) for name in CHIPS]
+    files = [machines.read(name) for name in CHIPS]
     return [Chip(one, next(s for s in one.serves if s.model == TARGET)) for one in files]
 
 

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from specbook.analysis import summaries
 from specbook.bench import plan_notes, provenance
-from specbook.config import Plan, Source, datasets, models
+from specbook.config import Plan, Source, datasets, machines, models
 from specbook.config.schema import Target
-from specbook.records import machine_rule
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
@@ -71,7 +70,7 @@ def _warnings(plan: Plan, runs: Sequence[RunRecord]) -> list[str]:
     warnings = {
         f"**Partial:** {len(got)} of the plan's {len(wanted)} points are measured.": len(got) < len(wanted),
         f"**Another machine:** `{plan.hardware}` was asked for, and this is none; no record of one fits.":
-            not machine_rule.load(plan.hardware).fits(runs[0].hardware),
+            not machines.read(plan.hardware).fits(runs[0].hardware.kind, runs[0].hardware.gpu_name),
         "**One restart:** there is no interval, and no claim that needs one.":
             len({run.point.restart for run in runs}) == 1,
         f"**Disturbed:** other programs were busy while {disturbed} of {len(runs)} points were measured.":
@@ -157,8 +156,8 @@ def credit_experiments(results: Iterable[tuple[ExperimentRecord, object]], also:
 
 def _credit(records: Sequence[RunRecord | ExperimentRecord], between: Sequence[str], also: str) -> str:
     kinds = " and ".join(sorted(set(map(_kind, records))))
-    machines = ", ".join(sorted({record.hardware.id for record in records}))
-    return " · ".join([kinds, machines, *between, _days(records), *filter(None, [also])])
+    ids = ", ".join(sorted({record.hardware.id for record in records}))
+    return " · ".join([kinds, ids, *between, _days(records), *filter(None, [also])])
 
 
 def _kind(record: RunRecord | ExperimentRecord) -> str:
