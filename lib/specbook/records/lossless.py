@@ -122,7 +122,8 @@ def beside(checks: Iterable[LosslessRecord], runs: Iterable[RunRecord]) -> list[
     return [
         check
         for check in checks
-        if (check.hardware.id, check.kind, _made_by(check)) in shown and prompts & _prompts(check)
+        if (check.hardware.id, check.kind, _made_by(check)) in shown
+        and prompts.intersection(check.provenance["speculation"].prompts_sha256.split("+"))
     ]
 
 
@@ -147,10 +148,6 @@ def fullest(checks: Iterable[LosslessRecord]) -> list[LosslessRecord]:
         if held is None or _made_by(held) != _made_by(check) or check.equality.n >= held.equality.n:
             best[name] = check
     return list(best.values())
-
-
-def _prompts(check: LosslessRecord) -> set[str]:
-    return set(check.provenance["speculation"].prompts_sha256.split("+"))
 
 
 def _made_by(check: LosslessRecord) -> tuple[str, dict[str, str]]:

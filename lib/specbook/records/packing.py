@@ -78,7 +78,9 @@ def _pack(where: Path) -> list[Path]:
     rows = {one.record.run_id: store.requests(one.record) for one in new if one.rows_path}
     made = [_written(where, [one.document for one in new], rows)] if new else []
     for one in singles:
-        _remove(one)
+        # Rows first: a record without its rows, but with a packed twin, is found and removed next time.
+        for path in filter(None, (one.rows_path, one.path)):
+            path.unlink(missing_ok=True)
     return made
 
 
@@ -92,12 +94,6 @@ def _written(where: Path, documents: list[dict[str, Any]], rows: dict[str, pd.Da
         raise RecordError(f"{path} does not give back what was packed: remove it. Nothing else was removed")
     sync_names(where)
     return path
-
-
-def _remove(one: _Single) -> None:
-    # Rows first: a record without its rows, but with a packed twin, is found and removed next time.
-    for path in filter(None, (one.rows_path, one.path)):
-        path.unlink(missing_ok=True)
 
 
 def _without(held: packfile.Pack, run_ids: Collection[str]) -> list[Path]:

@@ -48,8 +48,8 @@ def append(record: AnyRecord) -> Path:
         RecordError: if the disk is full, the folder is not writable, or the run id exists.
     """
     path = folder(record.hardware.id, record.chapter) / f"{record.run_id}.json"
-    holder = path if path.exists() else _packed_in(path.parent, record.run_id)
-    if holder:
+    packs = (held.path for held in packfile.packs(path.parent) if record.run_id in held.documents)
+    if holder := path if path.exists() else next(packs, None):
         raise RecordError(f"{holder} exists and has {record.run_id}: records are append-only")
     write_atomically(path, (record.model_dump_json(indent=1) + "\n").encode())
     return path
@@ -60,10 +60,6 @@ def check_writable(hardware_id: str) -> None:
     probe = paths.results_dir() / hardware_id / f".probe-{os.getpid()}"
     write_atomically(probe, b"")
     probe.unlink()
-
-
-def _packed_in(where: Path, run_id: str) -> Path | None:
-    return next((held.path for held in packfile.packs(where) if run_id in held.documents), None)
 
 
 def read(path: Path) -> AnyRecord:

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from specbook.records.store import AnyRecord
 
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 CLOCKS_DIFFER = timedelta(days=1)
+Contents = dict[Path, tuple[AnyRecord, ...]]
+"""File -> the records that it holds."""
 
 
 def validate_all() -> Iterator[tuple[Path, str | None]]:
@@ -26,53 +28,41 @@ def validate_all() -> Iterator[tuple[Path, str | None]]:
         if not os.access(where, os.R_OK | os.X_OK):  # a listing would be empty, and say nothing
             yield where, f"{where} cannot be read: fix its permissions"
             continue
-        yield from _singles(where)
-        yield from _packs(where)
-        yield from _orphans(where)
-        yield from _twice(where, places)
+        singles, packs = Contents(), Contents()
+        yield from _read(sorted(where.glob("*.json")), lambda path: (store.read(path),), singles)
+        yield from _read(packfile.files(where), store.packed, packs)
+        yield from _singles(singles, packs)
+        yield from ((path, _problem(path, record)) for path, held in packs.items() for record in held)
+        yield from _orphans(where, singles, packs)
+        ids = {path.stem for path in singles} | {r.run_id for held in packs.values() for r in held}
+        for run_id in sorted(ids):
+            if run_id in places:  # within a folder, `_singles` compares a record with its twin
+                yield where, f"{run_id} lies in {where} and in {places[run_id]}: remove the wrong one"
+            places[run_id] = where
 
 
-def _twice(where: Path, places: dict[str, Path]) -> Iterator[tuple[Path, str | None]]:
-    """Run ids that another folder has too; within one, `_singles` compares a record with its twin."""
-    ids = {path.stem for path in where.glob("*.json")}
-    for run_id in sorted(ids.union(*map(_ids, packfile.files(where)))):
-        if run_id in places:
-            yield where, f"{run_id} lies in {where} and in {places[run_id]}: remove the wrong one"
-        places[run_id] = where
-
-
-def _singles(where: Path) -> Iterator[tuple[Path, str | None]]:
-    packed = {run_id: path for path in packfile.files(where) for run_id in _ids(path)}
-    for path in sorted(where.glob("*.json")):
+def _read(
+    files: Iterable[Path], read: Callable[[Path], tuple[AnyRecord, ...]], contents: Contents
+) -> Iterator[tuple[Path, str]]:
+    """Put what the files hold into `contents`, nothing of those that cannot be read."""
+    for path in files:
+        contents[path] = ()
         try:
-            record = store.read(path)
+            contents[path] = read(path)
         except RecordError as error:
             yield path, str(error)
-            continue
-        twin = packed.get(record.run_id)
+
+
+def _singles(singles: Contents, packs: Contents) -> Iterator[tuple[Path, str | None]]:
+    packed = {record.run_id: (path, record) for path, held in packs.items() for record in held}
+    for path, record in ((path, record) for path, held in singles.items() for record in held):
+        pack, twin = packed.get(record.run_id, (None, record))
         if path.stem != record.run_id:
             yield path, f"{path} is the record of {record.run_id}: give it that name again"
-        elif twin and record not in store.packed(twin):
-            yield path, f"{path} says something else than {twin}: remove the wrong one"
+        elif twin != record:
+            yield path, f"{path} says something else than {pack}: remove the wrong one"
         else:
             yield path, _problem(path, record)
-
-
-def _ids(path: Path) -> Collection[str]:
-    try:
-        return {record.run_id for record in store.packed(path)}
-    except RecordError:
-        return ()  # `_packs` reports it
-
-
-def _packs(where: Path) -> Iterator[tuple[Path, str | None]]:
-    for path in packfile.files(where):
-        try:
-            contents = store.packed(path)
-        except RecordError as error:
-            yield path, str(error)
-        else:
-            yield from ((path, _problem(path, record)) for record in contents)
 
 
 def _problem(path: Path, record: AnyRecord) -> str | None:
@@ -135,19 +125,10 @@ def _rows(path: Path, record: RunRecord) -> None:
         raise RecordError(f"{path} has no requests of {record.run_id}: restore it from git")
 
 
-def _orphans(where: Path) -> Iterator[tuple[Path, str | None]]:
-    for path in sorted({*where.glob("*.parquet")} - {*_claimed(where)}):
+def _orphans(where: Path, singles: Contents, packs: Contents) -> Iterator[tuple[Path, str]]:
+    runs = [r for held in singles.values() for r in held if isinstance(r, RunRecord) and r.measurement]
+    claimed = {where / run.measurement.requests_file for run in runs}
+    claimed |= {path.with_suffix(".parquet") for path in singles}
+    claimed.update(*map(packfile.rows_files, packs))
+    for path in sorted({*where.glob("*.parquet")} - claimed):
         yield path, f"{path} belongs to no record, so nothing reads it: remove it, or restore its record"
-
-
-def _claimed(where: Path) -> Iterable[Path]:
-    yield from (path.with_suffix(".parquet") for path in where.glob("*.json"))
-    for path in packfile.files(where):
-        yield from packfile.rows_files(path)
-    for path in where.glob("*.json"):
-        try:
-            record = store.read(path)
-        except RecordError:
-            continue
-        if isinstance(record, RunRecord) and record.measurement is not None:
-            yield where / record.measurement.requests_file
