@@ -90,16 +90,6 @@ def test_counters_are_read_once_the_request_is_counted():
     assert body["messages"] == [{"role": "user", "content": "why?"}]
 
 
-def test_the_clock_does_not_count_what_the_client_imports(monkeypatch):
-    order = []
-    with serving(ANSWER) as (port, _):
-        server = FakeServer(port)
-        monkeypatch.setattr(server.client, "prepare", lambda: order.append("import"))
-        monkeypatch.setattr(ask.time, "perf_counter", lambda: order.append("clock") or 1.0)
-        ask.ask(server, "why?", 9, lambda _: None)
-    assert order[:2] == ["import", "clock"]
-
-
 @pytest.mark.parametrize(
     ("events", "how", "message"),
     [

@@ -26,7 +26,7 @@ def server(reply, status=200):
         return httpx.Response(status, json=reply)
 
     client = Client("http://127.0.0.1:1", "pocket", "secret")
-    client._http = httpx.Client(transport=httpx.MockTransport(answer))
+    client._http = httpx.Client(transport=httpx.MockTransport(answer), headers=client._http.headers)
     return SimpleNamespace(client=client), sent
 
 

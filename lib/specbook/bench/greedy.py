@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
+
 from specbook.config.schema import Arm, Frozen
 from specbook.engine.client import Asked
 from specbook.engine.server import Server
@@ -34,14 +36,23 @@ def ask(server: Server, prompt: Asked, max_tokens: int, **sampling: Any) -> Answ
     Raises:
         EngineError: if the server does not answer, or answers without token ids.
     """
-    reply = server.client.chat(prompt, max_tokens, return_token_ids=True, **sampling)
-    tokens = getattr(reply, "prompt_token_ids", None), getattr(reply.choices[0], "token_ids", None)
+    reply, choice = _read(server, server.client.chat(prompt, max_tokens, return_token_ids=True, **sampling))
+    tokens = reply.get("prompt_token_ids"), choice.get("token_ids")
     if None in tokens:
         raise EngineError(
             f"{server.client.base_url} gave no token ids: this release of the engine lacks `return_token_ids`"
         )
-    text = reply.choices[0].message.content or ""
-    return Answer(prompt_token_ids=tokens[0], token_ids=tokens[1], text=text)
+    return Answer(
+        prompt_token_ids=tokens[0], token_ids=tokens[1], text=choice["message"].get("content") or ""
+    )
+
+
+def _read(server: Server, answer: httpx.Response) -> tuple[dict[str, Any], dict[str, Any]]:
+    """An answer's JSON, and its choice."""
+    try:
+        return (body := answer.json()), body["choices"][0]
+    except (ValueError, LookupError, TypeError) as error:
+        raise EngineError(f"{server.client.base_url} gave no answer that can be read: {error!r}") from error
 
 
 def answers(
@@ -81,11 +92,12 @@ def margin_logits(server: Server, context: Sequence[int], token_a: int, token_b:
 
 def _log_probability(server: Server, context: Sequence[int], token: int) -> float:
     """The server may write only this token, and says how likely it was before that."""
-    reply = server.client.complete(context, 1, logprobs=0, allowed_token_ids=[token])
-    rated = reply.choices[0].logprobs
-    if rated is None or not rated.token_logprobs or rated.token_logprobs[0] is None:
+    answer = server.client.complete(context, 1, logprobs=0, allowed_token_ids=[token])
+    _, choice = _read(server, answer)
+    rated = (choice.get("logprobs") or {}).get("token_logprobs")
+    if not rated or rated[0] is None:
         raise EngineError(f"{server.client.base_url} did not say how likely token {token} was")
-    return float(rated.token_logprobs[0])
+    return float(rated[0])
 
 
 def check(row: Mapping[str, Any], output: str) -> bool:

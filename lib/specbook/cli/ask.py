@@ -1,6 +1,5 @@
 """One question to a running server: stream the answer, then say what it took by its own counters."""
 
-import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +12,7 @@ from specbook.engine import counters
 from specbook.engine.base import Counters
 from specbook.engine.running import Running
 from specbook.engine.server import Server
-from specbook.errors import ConfigError, EngineError
+from specbook.errors import EngineError
 from specbook.records.run import SpecDecodeCounters
 from specbook.stats.cost import usd_per_million_tokens
 
@@ -53,7 +52,6 @@ def ask(server: Server | Running, question: str, max_tokens: int, write: Callabl
     Raises:
         EngineError: if the server refuses the question, or stops in the middle.
     """
-    server.client.prepare()
     before = server.counters()
     stream = server.client.stream(question, max_tokens)
     first = answered = None
@@ -100,17 +98,6 @@ def _counted(server: Server | Running, before: Counters | None, output_tokens: i
         "output_tokens": output_tokens, "spec_decode": counted.spec_decode, "beside": beside,
         "among_others": not beside and output_tokens is not None and generated > output_tokens,
     }  # fmt: skip
-
-
-def own_price(usd_per_hour: float | None) -> tuple[float | None, str]:
-    """The asker's price of an hour and its name.
-
-    Raises:
-        ConfigError: if it is not a positive number.
-    """
-    if usd_per_hour is not None and not 0 < usd_per_hour < math.inf:
-        raise ConfigError(f"--usd-per-hour {usd_per_hour}: give a positive price")
-    return usd_per_hour, f"${usd_per_hour}/h"
 
 
 def served(profile: Profile) -> str:

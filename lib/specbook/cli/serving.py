@@ -1,5 +1,6 @@
 """The commands that serve a model or ask one: `serve`, `ask` and `probe`."""
 
+import math
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -125,18 +126,19 @@ def ask(
     def show(text: str) -> None:
         typer.echo(text, nl=False)
 
-    with one_clear_message():
-        dollars, price = asking.own_price(usd_per_hour)
-        chosen = None if url is not None else machines.profile(profile)
-        if chosen and chosen.price and usd_per_hour is None:
-            dollars, price = prices.machine(chosen.price).usd_per_hour, chosen.price
-        with _reached(url, api_key_file, model, ca, profile, chosen) as server:
-            if chosen:  # the first request after a start pays for warming up: it is not what is asked
-                asking.ask(server, question, 16, lambda _: None)
-            reply = asking.ask(server, question, max_tokens, show)
-            served = asking.served(chosen) if chosen else server.title
-        typer.echo("\n")
-        typer.echo("\n".join(asking.summary(served, reply, dollars, price)))
+    dollars, price = usd_per_hour, f"${usd_per_hour}/h"
+    if dollars is not None and not 0 < dollars < math.inf:
+        raise ConfigError(f"--usd-per-hour {dollars}: give a positive price")
+    chosen = None if url is not None else machines.profile(profile)
+    if chosen and chosen.price and usd_per_hour is None:
+        dollars, price = prices.machine(chosen.price).usd_per_hour, chosen.price
+    with _reached(url, api_key_file, model, ca, profile, chosen) as server:
+        if chosen:  # the first request after a start pays for warming up: it is not what is asked
+            asking.ask(server, question, 16, lambda _: None)
+        reply = asking.ask(server, question, max_tokens, show)
+        served = asking.served(chosen) if chosen else server.title
+    typer.echo("\n")
+    typer.echo("\n".join(asking.summary(served, reply, dollars, price)))
 
 
 def probe(

@@ -29,7 +29,7 @@ def watch(
     api_key_file: KeyFile = None, model: ModelName = None, ca: Authority = None,
 ) -> None:  # fmt: skip
     """Watch a running server until its acceptance falls: exit 1. Exit 2: its counters cannot be read."""
-    from specbook.bench import watching
+    from specbook.bench import acceptance_probe
     from specbook.engine.connection import read_api_key
     from specbook.engine.running import Running
 
@@ -39,12 +39,12 @@ def watch(
             raise ConfigError(
                 f"--days {days:g} has {intervals:.0f} intervals. To fix: {learn} (--learn) or more"
             )
-        rule = watching.Rule(intervals, learn, _length(expected))
+        rule = acceptance_probe.Rule(intervals, learn, _length(expected))
         server = Running(url, read_api_key(api_key_file), model=model, ca=ca)
         said = f"at most one false alarm in {days:g} days, where intervals are independent"
         err.print(f"{server.title}: {said}", soft_wrap=True)
         try:
-            for one in watching.watch(server, rule, _ticks(every, length)):
+            for one in acceptance_probe.watch(server, rule, _ticks(every, length)):
                 state = one.state
                 typer.echo(json.dumps(one._asdict()) if as_json else one.line(rule))
         except KeyboardInterrupt:

@@ -1,9 +1,8 @@
-"""A client of a server: its own pages, and chat with it, whole over OpenAI's client or as it streams."""
+"""A client of a server: its own pages, and chat with it, whole or as it streams."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from specbook.engine.streams import Piece, StreamReader
 from specbook.errors import EngineError, RefusedError
 
 ANSWER_TIMEOUT_S = 600
+ANSWER_TIMEOUT = httpx.Timeout(ANSWER_TIMEOUT_S, connect=PAGE_TIMEOUT_S)
 OF_THE_REQUEST = (400, 413, 422)
 """Answers that speak of one request, not of the server or the key."""
 MOST_REDIRECTS = 5
@@ -73,30 +73,18 @@ class Client:
         """Ask for what a page does; may take as long as an answer. See `get` for errors."""
         self._http.post(self.url + path, timeout=ANSWER_TIMEOUT_S).raise_for_status()
 
-    def prepare(self) -> None:
-        """Import now what else the first request would wait for, and its clock count."""
-        _ = self._openai
-
-    def chat(self, prompt: Asked, max_tokens: int, **more: Any) -> Any:
-        """One greedy answer to one user message, or to a conversation, as an openai `ChatCompletion`.
+    def chat(self, prompt: Asked, max_tokens: int, **more: Any) -> httpx.Response:
+        """One greedy answer to one user message, or to a conversation.
 
         Raises:
             EngineError: if the server refuses, or does not answer.
         """
-        with self._errors_of_openai():
-            return self._openai.chat.completions.create(**self._request(prompt, max_tokens), extra_body=more)
+        return self._answer("chat/completions", self._request(prompt, max_tokens) | more)
 
-    def complete(self, context: Sequence[int], max_tokens: int, **more: Any) -> Any:
-        """What follows these tokens, greedily, as an openai `Completion`; no chat template.
-
-        Raises:
-            EngineError: if the server refuses, or does not answer.
-        """
-        with self._errors_of_openai():
-            return self._openai.completions.create(
-                model=self.model, prompt=list(context), max_tokens=max_tokens, temperature=0.0,
-                extra_body=more,
-            )  # fmt: skip
+    def complete(self, context: Sequence[int], max_tokens: int, **more: Any) -> httpx.Response:
+        """What follows these tokens, greedily; no chat template. See `chat` for errors."""
+        asked = {"model": self.model, "prompt": list(context), "max_tokens": max_tokens, "temperature": 0.0}
+        return self._answer("completions", asked | more)
 
     def stream(self, prompt: Asked, max_tokens: int) -> Stream:
         """The same in pieces, by `streams.StreamReader`; the stream's `reader` has the usage at the end.
@@ -107,6 +95,13 @@ class Client:
         made = Stream(iter(()))
         made._pieces = self._pieces(made, self._request(prompt, max_tokens) | {"stream": True})
         return made
+
+    def _answer(self, path: str, body: dict[str, Any]) -> httpx.Response:
+        with self._errors_explained():
+            response = self._http.post(f"{self.base_url}/{path}", json=body, timeout=ANSWER_TIMEOUT)
+        if not response.is_success:
+            raise self._refused(response)
+        return response
 
     def _request(self, prompt: Asked, max_tokens: int) -> dict[str, Any]:
         messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
@@ -123,13 +118,12 @@ class Client:
             yield from self._sent(stream, body)
 
     def _sent(self, stream: Stream, body: dict[str, Any]) -> Iterator[Piece]:
-        timeout = httpx.Timeout(ANSWER_TIMEOUT_S, connect=PAGE_TIMEOUT_S)
         plain = {"Accept-Encoding": "identity"}  # who compresses a stream holds it back
         stream.sent_s = time.perf_counter()
         with (
             self._errors_explained(),
             self._http.stream(
-                "POST", f"{self.base_url}/chat/completions", json=body, timeout=timeout, headers=plain
+                "POST", f"{self.base_url}/chat/completions", json=body, timeout=ANSWER_TIMEOUT, headers=plain
             ) as response,
         ):
             if not response.is_success:
@@ -144,30 +138,6 @@ class Client:
             yield from stream.reader.end()
         if problem := stream.reader.problem():
             raise EngineError(connection.hidden(f"{self.base_url} {problem}", self._api_key))
-
-    @cached_property
-    def _openai(self) -> Any:
-        from openai import OpenAI  # a second to import, which nobody pays who only starts a server
-
-        key = self._api_key or "none"  # it insists on one
-        return OpenAI(
-            base_url=self.base_url, api_key=key, http_client=self._http, max_retries=0,
-            timeout=ANSWER_TIMEOUT_S,
-        )  # fmt: skip
-
-    @contextmanager
-    def _errors_of_openai(self) -> Iterator[None]:
-        from openai import APIConnectionError, APIError, APIStatusError
-
-        with self._errors_explained():
-            try:
-                yield
-            except APIStatusError as error:
-                raise self._refused(error.response) from error
-            except APIConnectionError as error:
-                raise (error.__cause__ or error) from None
-            except (APIError, ValueError) as error:
-                raise EngineError(f"{self.base_url} gave no answer that can be read: {error}") from error
 
     @contextmanager
     def _errors_explained(self) -> Iterator[None]:
@@ -184,24 +154,20 @@ class Client:
         return EngineError(f"the server refused with {connection.refusal(response, self._api_key)}")
 
 
-def output_tokens(answer: Any) -> int:
+def output_tokens(answer: httpx.Response) -> int:
     """Output tokens of what `Client.chat` gave, be it a stream that nobody asked for.
 
     Raises:
         EngineError: if it does not say how many.
     """
-    if isinstance(answer, str):
-        reader = StreamReader()
-        reader.feed(answer.encode())
-        reader.end()
-        if problem := reader.problem():
-            raise EngineError(f"the server {problem}")
-        tokens = reader.output_tokens
-    else:
-        tokens = getattr(getattr(answer, "usage", None), "completion_tokens", None)
-    if not tokens:
+    reader = StreamReader()
+    reader.feed(answer.content)
+    reader.end()
+    if problem := reader.problem():
+        raise EngineError(f"the server {problem}")
+    if not reader.output_tokens:
         raise EngineError("the server does not say how long its answer is: it sends no usage")
-    return tokens
+    return reader.output_tokens
 
 
 def _origin(url: httpx.URL) -> tuple[str, str, int | None]:

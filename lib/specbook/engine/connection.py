@@ -176,15 +176,11 @@ def failure(error: BaseException) -> str:
     if isinstance(error, httpx.ConnectTimeout):
         return f"no connection in {PAGE_TIMEOUT_S} s: is there a firewall, a VPN or a proxy between?"
     if isinstance(error, httpx.TimeoutException):
-        return f"it sent nothing for {_waited_s(error):g} s"
+        waited_s = error.request.extensions.get("timeout", {}).get("read") or PAGE_TIMEOUT_S
+        return f"it sent nothing for {waited_s:g} s"
     if isinstance(error, httpx.UnsupportedProtocol):
         return "an address begins with http:// or https://"
     return str(error) or type(error).__name__
-
-
-def _waited_s(error: httpx.TimeoutException) -> float:
-    timeouts = error.request.extensions.get("timeout", {})
-    return timeouts.get("read") or PAGE_TIMEOUT_S
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
