@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from specbook import paths
 from specbook.errors import ConfigError
 
+HUB_TIMEOUT_S = 10
 OF_TRAINING = ("training_args", "optimizer", "scheduler", "rng_state")
 """How files begin that a trainer leaves beside the weights."""
 NESTED = ("transformer_layer_config", "text_config", "model")
@@ -70,6 +71,34 @@ def cached(model: str, revision: str | None) -> Path | None:
     except HFValidationError:
         return None
     return Path(path) if isinstance(path, str) else None
+
+
+def check_hub(model: str, revision: str | None) -> None:
+    """A hub id is in the hub's cache here, or the hub knows it; an engine takes a minute to find that out.
+
+    Raises:
+        ConfigError: if neither is so, or the hub does not answer.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
+
+    named = f"{model}@{revision}" if revision else model
+    try:
+        if not cached(model, revision):
+            HfApi().model_info(model, revision=revision, timeout=HUB_TIMEOUT_S)
+    except RevisionNotFoundError as error:
+        raise ConfigError(
+            f"the hub has no revision {revision!r} of {model}: fix `revision`, the commit of its repository"
+        ) from error
+    except (HFValidationError, RepositoryNotFoundError) as error:
+        raise ConfigError(
+            f"{named} is no folder here, and no model of the hub that you may read: fix `model`"
+        ) from error
+    except Exception as error:  # of whichever HTTP library the hub's client is built on
+        raise ConfigError(
+            f"{named} is no folder here and not in the hub's cache, and the hub does not answer "
+            f"({type(error).__name__}): fix `model`, or download it first"
+        ) from error
 
 
 def from_hub(model: str) -> Path:

@@ -10,7 +10,7 @@ from typing import Literal, Protocol, Self
 from pydantic import BaseModel, ConfigDict
 
 from specbook.config.schema import Point, Speculation, Target
-from specbook.errors import ConfigError, EngineError
+from specbook.errors import ConfigError
 from specbook.records.run import ServerCounters, SpecDecodeCounters
 from specbook.suggestions import near
 
@@ -223,7 +223,4 @@ def of(target: Target) -> Engine:
 
 def load_tool() -> LoadTool:
     """The load generator: one for all engines, or their numbers could not be compared."""
-    for engine in known():
-        if engine.load_tool is not None:
-            return engine.load_tool
-    raise EngineError("no engine that is registered brings a load generator")
+    return next(each.load_tool for each in known() if each.load_tool)

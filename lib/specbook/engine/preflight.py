@@ -12,7 +12,6 @@ from specbook import paths
 from specbook.config import checkpoint
 from specbook.config.checkpoint import Checkpoint, read_config, read_json, weight_files
 from specbook.config.schema import Speculation, Target, resolve_model
-from specbook.engine import hub
 from specbook.errors import ConfigError, EngineError
 
 LFS, PICKLE = b"version https://git-lfs", b"\x80"
@@ -103,7 +102,7 @@ def check_model(model: str, revision: str | None, weights: bool = True) -> Path 
     """
     folder = local_folder(model)
     if folder is None:
-        hub.check(model, revision)
+        checkpoint.check_hub(model, revision)
         return None
     read_config(folder)
     if weights:

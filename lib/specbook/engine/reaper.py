@@ -51,11 +51,6 @@ def _signal(pids: set[int], number: int) -> None:
             os.kill(pid, number)
 
 
-def _kill_group(group: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)
-
-
 def _start(command: list[str]) -> subprocess.Popen[bytes]:
     # Should the guard be killed, the kernel asks the engine to end: killed too, it would leave its children.
     return subprocess.Popen(
@@ -87,7 +82,8 @@ def _end(engine: subprocess.Popen[bytes], grace_s: float) -> None:
     while left := descendants():
         _signal(left, signal.SIGKILL)
         time.sleep(0.02)
-    _kill_group(engine.pid)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(engine.pid, signal.SIGKILL)
     engine.wait()
 
 

@@ -117,7 +117,8 @@ class Router:
             except (ClientError, TimeoutError) as error:
                 if answer.prepared:
                     self.broken[name] += 1
-                    _break_off(request)
+                    with suppress(AttributeError):  # the client has gone already
+                        request.transport.abort()
                     return answer
                 why.append(f"{name} at {self._servers[name]}: {error}")
             finally:
@@ -165,8 +166,3 @@ def _unless_gone(*, whole: bool) -> Iterator[None]:
     except ConnectionResetError as error:
         if not whole:
             raise _ClientGoneError from error
-
-
-def _break_off(request: web.Request) -> None:
-    with suppress(AttributeError):  # the client has gone already
-        request.transport.abort()

@@ -4,17 +4,17 @@ import pytest
 from pydantic import ValidationError
 
 from specbook.bench import provenance
-from specbook.config import methods
+from specbook.config import checkpoint, methods
 from specbook.config.methods import Checkpoint, Method, base
 from specbook.config.schema import Draft, Speculation, Target
-from specbook.engine import hub, preflight
+from specbook.engine import preflight
 from specbook.errors import ConfigError
 
 
 @pytest.fixture(autouse=True)
 def on_the_hub(monkeypatch):
     """Every model is."""
-    monkeypatch.setattr(hub, "check", lambda model, revision: None)
+    monkeypatch.setattr(checkpoint, "check_hub", lambda model, revision: None)
 
 
 TARGET = Target(name="t", model="org/t", max_model_len=512)

@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from importlib import metadata
 from itertools import chain
@@ -11,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from specbook.config.schema import Point, Speculation, Target, resolve_model
-from specbook.engine.base import Build, Check, Counters, Device, Pulse
+from specbook.engine.base import Build, Device
 from specbook.engine.preflight import models
 from specbook.engine.vllm import load_worker, requirements, router_noise, telemetry
 from specbook.engine.vllm.profiler import TorchProfiler
@@ -72,7 +71,11 @@ class Vllm:
     counters_path = "/metrics"
     load_tool = Bench()
     profiler = TorchProfiler()
+    counters = staticmethod(telemetry.read)
+    shown = staticmethod(telemetry.shown)
+    pulse = staticmethod(telemetry.pulse)
     last_words = staticmethod(telemetry.last_words)
+    checks = staticmethod(requirements.checks)
 
     def build(self) -> Build:
         """The build that is installed; raises EngineError if none is."""
@@ -140,22 +143,6 @@ class Vllm:
             if name.startswith(INHERITED) and not any(word in name for word in SECRET)
         }
         return ours | theirs
-
-    def counters(self, text: str) -> Counters:
-        """From Prometheus text."""
-        return telemetry.read(text)
-
-    def shown(self, text: str, model: str) -> Counters | None:
-        """Of any release, by the names that only vLLM's metrics have."""
-        return telemetry.shown(text, model)
-
-    def pulse(self, text: str) -> Pulse:
-        """Its lines of the same text."""
-        return telemetry.pulse(text)
-
-    def checks(self) -> Iterator[Check]:
-        """One build, and what it needs beside it."""
-        return requirements.checks()
 
 
 def _taken_for_another(speculation: Speculation | None) -> str | None:

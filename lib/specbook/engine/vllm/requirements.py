@@ -24,11 +24,6 @@ def find_tcmalloc() -> Path | None:
     return _system_library("tcmalloc_minimal", "tcmalloc")
 
 
-def find_numa() -> Path | None:
-    """What the CPU engine's kernels are linked to: without it they do not load."""
-    return _system_library("numa")
-
-
 def _system_library(*names: str) -> Path | None:
     for name in names:
         pattern = ctypes.util.find_library(name) or f"lib{name}.so.[0-9]*"
@@ -57,7 +52,8 @@ def _beside_the_cpu_build() -> Iterator[Check]:
     if platform.machine() == "x86_64":
         yield Check.needed("libiomp5.so", find_libiomp(), "make setup")
     if platform.system() == "Linux":
-        yield Check.needed("libnuma", find_numa(), "sudo apt-get install libnuma1")
+        # The CPU engine's kernels are linked to it: without it they do not load.
+        yield Check.needed("libnuma", _system_library("numa"), "sudo apt-get install libnuma1")
     yield Check.optional("tcmalloc", find_tcmalloc(), "sudo apt-get install libtcmalloc-minimal4")
 
 

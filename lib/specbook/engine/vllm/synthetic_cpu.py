@@ -4,7 +4,7 @@ A worker class for vLLM's flag `--worker-cls`, which puts two kernels of the rej
 registry of kernels; nothing of vLLM is changed. Imported by an engine only.
 """
 
-from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from vllm.triton_utils.dispatcher import register_kernels
@@ -57,14 +57,10 @@ def play(output, cu_num_draft, draft, instead, bonus, chosen, uniform, rates) ->
     """
     draft, instead, bonus = draft.numpy(), instead.numpy(), bonus.numpy().ravel()
     uniform, rates, output = uniform.numpy(), rates.numpy(), output.numpy()
-    for row, start, end in _rows(cu_num_draft.tolist()):
+    for row, (start, end) in enumerate(pairwise([0, *cu_num_draft.tolist()])):
         if chosen is not None and not chosen[row]:
             continue
         accepted = (uniform[start:end] < rates[: end - start]) & (draft[start:end] >= 0)
         length = end - start if accepted.all() else int(accepted.argmin())
         output[row, :length] = draft[start : start + length]
         output[row, length] = bonus[row] if length == end - start else instead[start + length]
-
-
-def _rows(ends: list[int]) -> Iterator[tuple[int, int, int]]:
-    return zip(range(len(ends)), [0, *ends[:-1]], ends, strict=True)
