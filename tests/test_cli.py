@@ -211,7 +211,7 @@ def test_a_copy_that_cannot_be_made_is_left_out_and_said(monkeypatch):
     assert "left out: build/pocket-dense-next: train it first" in result.output
     (chapter,) = kept
     assert {point.target.model for point in chapter.points()} == {"models/pocket-dense"}
-    assert {asked.target for asked in chapter.experiments} == {"models/pocket-dense"}
+    assert {one.parameters["target"]["model"] for one in chapter.experiments} == {"models/pocket-dense"}
     assert chapter.experiments[-1].name == "fallback"
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from specbook.bench import prompt_lengths
+from specbook.bench import plan_notes
 from specbook.config.plan import Plan
 from specbook.errors import ConfigError
 
@@ -31,24 +31,24 @@ def plan(tmp_path):
 
 
 def test_prompts_that_leave_no_room_are_counted_with_the_first(plan):
-    said = prompt_lengths.too_long(plan("short", "long " * 9, "longer " * 30))
+    said = plan_notes.too_long(plan("short", "long " * 9, "longer " * 30))
     assert said.startswith("2 of 3 prompts of ")
     assert "have more than 8 tokens" in said
     assert "(first: 'p1', 9 tokens): raise target.max_model_len" in said
 
 
 def test_prompts_of_many_characters_and_few_tokens_fit(plan):
-    assert prompt_lengths.too_long(plan("x" * 400, "eight " * 8)) is None
+    assert plan_notes.too_long(plan("x" * 400, "eight " * 8)) is None
 
 
 def test_without_a_tokenizer_nothing_is_said(plan, tmp_path):
     wanted = plan("long " * 9)
     (tmp_path / "tokenizer.json").unlink()
-    assert prompt_lengths.too_long(wanted) is None
+    assert plan_notes.too_long(wanted) is None
 
 
 def test_a_tokenizer_that_is_none_is_refused(plan, tmp_path):
     wanted = plan("long " * 9)
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"tokenizer\.json cannot be used"):
-        prompt_lengths.too_long(wanted)
+        plan_notes.too_long(wanted)

@@ -64,7 +64,9 @@ def check(
             origins[name] = _origin(server, _digest(traffic))
             if name == "baseline":
                 made = LosslessRecord(
-                    **_named(began), hardware=hardware, target=target, speculation=speculation,
+                    run_id=f"{began:%Y%m%dT%H%M%SZ}-lossless-{secrets.token_hex(2)}", schema_version=1,
+                    kind="measured", started_at=began.isoformat(timespec="seconds"),
+                    hardware=hardware, target=target, speculation=speculation,
                     control_execution=OTHER[target.execution], max_tokens=max_tokens,
                     concurrency=concurrency, provenance=origins, **_compared(asked, answered),
                 )  # fmt: skip
@@ -77,12 +79,6 @@ def _arms(target: Target, speculation: Speculation) -> dict[str, tuple[Target, S
     other = target.model_copy(update={"execution": OTHER[target.execution]})
     every = {"repeat": (target, None), "speculation": (target, speculation), "control": (other, None)}
     return {**every, "baseline": (target, None)}
-
-
-def _named(began: datetime) -> dict[str, Any]:
-    run_id = f"{began:%Y%m%dT%H%M%SZ}-lossless-{secrets.token_hex(2)}"
-    started_at = began.isoformat(timespec="seconds")
-    return {"run_id": run_id, "schema_version": 1, "kind": "measured", "started_at": started_at}
 
 
 def _origin(server: Server, prompts_sha256: str) -> Provenance:
@@ -156,7 +152,6 @@ def missing(plan: Plan, hardware: Hardware) -> list[tuple[Target, Speculation]]:
 
 
 def _same(record: LosslessRecord, plan: Plan, target: Target, speculation: Speculation) -> bool:
-    assert plan.lossless is not None
     asked = _asked(plan.traffic(), plan.lossless.prompts_per_domain)
     return (
         (record.target, record.speculation, record.concurrency, record.max_tokens)
@@ -167,13 +162,11 @@ def _same(record: LosslessRecord, plan: Plan, target: Target, speculation: Specu
     )  # fmt: skip
 
 
-def measure_missing(plan: Plan, hardware: Hardware) -> list[LosslessRecord | MarginsRecord]:
+def measure_missing(plan: Plan, hardware: Hardware) -> None:
     """Make the checks that are `missing`; each is on disk before its margins. See `check` for errors."""
-    made: list[LosslessRecord | MarginsRecord] = []
     todo, what = missing(plan, hardware), f"lossless checks of {plan.chapter}"
     # Four servers each: minutes in which a reader would else see nothing.
     for target, speculation in tqdm(todo, what, leave=False, disable=not todo):
-        assert plan.lossless is not None
         checked = check(
             target, speculation, plan.traffic(), plan.lossless.prompts_per_domain, plan.max_tokens,
             hardware=hardware, concurrency=plan.lossless.concurrency,
@@ -181,5 +174,3 @@ def measure_missing(plan: Plan, hardware: Hardware) -> list[LosslessRecord | Mar
         with closing(checked):  # a server runs in it
             for record in checked:
                 records.append(record)
-                made.append(record)
-    return made

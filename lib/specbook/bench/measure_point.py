@@ -73,7 +73,8 @@ def measure(
         try:
             window = _observe(server, point, folder, warmup, chosen, timeout_s)
             table = rows(window.result, [prompt.id for prompt in chosen])
-            if problem := _problem(window, table, point):
+            stood = stall.stalled(window.result, load)
+            if problem := stood or disagreement(window, point) or not_full(table, load):
                 raise EngineError(problem)
         except EngineError as error:
             reason = paths.portable(server.diagnosis(error))
@@ -140,11 +141,6 @@ def _observe(
     after = counters.settled(server.counters, before, result["completed"])
     counted = counters.delta(before, after)
     return Window(result, counted.server, counted.spec_decode, sampler.result())
-
-
-def _problem(window: Window, table: pd.DataFrame, point: Point) -> str | None:
-    stood = stall.stalled(window.result, point.load)
-    return stood or disagreement(window, point) or not_full(table, point.load)
 
 
 def raise_if_requests_failed(result: dict[str, Any]) -> None:

@@ -4,16 +4,12 @@ from collections.abc import Iterable, Sequence
 from itertools import starmap
 from pathlib import Path
 
-from specbook import console
-from specbook.bench import prompt_lengths
+from specbook import console, paths
 from specbook.config import Plan, prompt_files
-from specbook.config.schema import Arm, Target, Traffic
+from specbook.config.prompt_files import Prompt
+from specbook.config.schema import Target, Traffic, resolve_model
 from specbook.engine import preflight
-
-
-def of_heads(arms: Iterable[Arm]) -> list[str]:
-    """Which heads would draft deeper than they were trained to."""
-    return list(dict.fromkeys(filter(None, starmap(preflight.past_training, arms))))
+from specbook.errors import ConfigError
 
 
 def of_sampling(sampled: Iterable[tuple[Target, float]]) -> list[str]:
@@ -32,16 +28,63 @@ def of_prompts(traffic: Iterable[Traffic]) -> list[str]:
 
 def of_lengths(sweeps: Iterable[Plan]) -> list[str]:
     """Of which sweeps some prompts are too long for the target."""
-    return list(dict.fromkeys(filter(None, map(prompt_lengths.too_long, sweeps))))
+    return list(dict.fromkeys(filter(None, map(too_long, sweeps))))
 
 
 def say(sweeps: Sequence[Plan]) -> None:
     """Say all of these sweeps on stderr."""
+    heads = starmap(preflight.past_training, (arm for sweep in sweeps for arm in sweep.arms()))
     notes = {
-        "warning:": of_heads(arm for sweep in sweeps for arm in sweep.arms()),
+        "warning:": dict.fromkeys(filter(None, heads)),
         "note:": of_sampling((sweep.target, sweep.temperature) for sweep in sweeps),
         "prompts:": [*of_prompts(one for sweep in sweeps for one in sweep.traffic()), *of_lengths(sweeps)],
     }
     for label, texts in notes.items():
         for text in texts:
             console.complain(label, text)
+
+
+def too_long(plan: Plan) -> str | None:
+    """How many prompts leave no room for `max_tokens`, and the first of them; None where all fit.
+
+    The chat template's own tokens are not counted, so a few more may be refused by the server. None too where
+    the target is no folder with a tokenizer.json.
+
+    Raises:
+        ConfigError: if that file cannot be used.
+    """
+    file = Path(resolve_model(plan.target.model)) / "tokenizer.json"
+    if plan.prompts is None or not file.is_file():
+        return None
+    room = plan.target.max_model_len - plan.max_tokens
+    if not paths.at(plan.prompts).is_file():  # a data set that a dry run does not fetch
+        return None
+    asked = {prompt.id: prompt for traffic in plan.traffic() for prompt in prompt_files.of(traffic)}
+    # A token is a byte or more, so only what has more bytes than there is room for is worth a tokenizer.
+    texts = {one.id: text for one in asked.values() if len((text := _text(one)).encode()) > room}
+    long = {name: n for name, n in _lengths(file, texts).items() if n > room}
+    if not long:
+        return None
+    name, n = next(iter(long.items()))
+    return (
+        f"{len(long)} of {len(asked)} prompts of {plan.prompts} have more than {room} tokens, so that "
+        f"{plan.max_tokens} of an answer do not fit into max_model_len {plan.target.max_model_len}, and the "
+        f"server will refuse them (first: {name!r}, {n} tokens): raise target.max_model_len, lower "
+        "max_tokens, or remove them"
+    )
+
+
+def _text(prompt: Prompt) -> str:
+    return "".join(turn["content"] or "" for turn in prompt.turns())
+
+
+def _lengths(file: Path, texts: dict[str, str]) -> dict[str, int]:
+    if not texts:
+        return {}
+    from tokenizers import Tokenizer
+
+    try:
+        tokenizer = Tokenizer.from_file(str(file))
+    except Exception as error:  # it raises plain ones
+        raise ConfigError(f"{file} cannot be used ({error}): copy or train the model again") from error
+    return {name: len(tokenizer.encode(text, add_special_tokens=False)) for name, text in texts.items()}

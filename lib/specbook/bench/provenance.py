@@ -121,11 +121,6 @@ def weights_sha256(target: Target, speculation: Speculation | None) -> dict[str,
     return digests
 
 
-def load_average() -> float:
-    """Runnable processes, averaged over the last minute."""
-    return round(os.getloadavg()[0], 2)
-
-
 def today(target: Target, speculation: Speculation | None, traffic: Traffic | None = None) -> Provenance:
     """What a measurement started now would say of itself; the command lines are for whoever runs them."""
     environment = engine.of(target).environment(target, speculation)
@@ -143,7 +138,7 @@ def of_code() -> Provenance:
     sha, dirty = git_state()
     return Provenance(
         git_sha=sha, git_dirty=dirty, versions=versions(), weights_sha256={}, prompts_sha256="",
-        server_command=(), server_env={}, bench_command=(), load_average_1min=load_average(),
+        server_command=(), server_env={}, bench_command=(), load_average_1min=round(os.getloadavg()[0], 2),
     )  # fmt: skip
 
 

@@ -21,17 +21,9 @@ class Experiment(Frozen):
     """Its own; checked before anything is measured."""
 
     @property
-    def target(self) -> str | None:
-        """The model that it serves; None where it serves none."""
-        return next(iter(self._named("target")), None)
-
-    @property
     def models(self) -> list[str]:
         """The models that it serves and drafts with."""
-        return self._named("target", "speculation", "instead")
-
-    def _named(self, *roles: str) -> list[str]:
-        given = [self.parameters.get(role) for role in roles]
+        given = [self.parameters.get(role) for role in ("target", "speculation", "instead")]
         return [str(one["model"]) for one in given if isinstance(one, dict) and one.get("model")]
 
     @property

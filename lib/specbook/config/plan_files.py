@@ -182,7 +182,8 @@ def from_notebook(chapter: str, names: Mapping[str, Any]) -> AnyPlan:
     names_of_plan = settable(experiment(chapter, body))
     allowed = {*KEYS, *names_of_plan}
     again = any(isinstance(value, AnyPlan) for value in names.values())
-    given = {name: value for name, value in names.items() if _is_parameter(name, value)}
+    hidden = {name for name in names if name.startswith("_")} | _JUPYTER_NAMES
+    given = {name: value for name, value in names.items() if name not in hidden and _is_plain(value)}
     for name in given:
         if name not in allowed and (not again or close(name, allowed)):
             raise ConfigError(f"unknown parameter {name!r}{near(name, allowed)}")
@@ -202,10 +203,6 @@ def _check_names(cells: Iterable[str]) -> None:
                 raise ConfigError(
                     f"a parameter's name is code, and it was run: {ast.unparse(made)!r}: give a plain name"
                 )
-
-
-def _is_parameter(name: str, value: Any) -> bool:
-    return not name.startswith("_") and name not in _JUPYTER_NAMES and _is_plain(value)
 
 
 def _is_plain(value: Any) -> bool:
