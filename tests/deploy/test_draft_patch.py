@@ -6,7 +6,7 @@ import shutil
 import pytest
 from deploy_fixtures import DEPLOY, manifests
 
-from specbook.deploy.draft_patch import kustomization
+from specbook.cli.scheduling import kustomization
 from specbook.deploy.manifests import deployment, flag, render
 from specbook.errors import ConfigError
 

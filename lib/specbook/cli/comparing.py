@@ -25,7 +25,7 @@ def compare(
     from specbook.records import selection
     from specbook.report import comparison_report
 
-    with one_clear_message(), busy("reading records"):
+    with busy("reading records"):
         compared = comparison.compare(*(sides.read(selection.read(text)) for text in (a, b)), tolerance)
     typer.echo(
         json.dumps(comparison_report.body(compared))
@@ -93,7 +93,7 @@ def import_(
     from specbook.report.text import count
     from specbook.suggestions import explain
 
-    with one_clear_message(), busy("reading files"):
+    with busy("reading files"):
         if not re.fullmatch(r"\w[\w.-]*", name):
             raise ConfigError(f"--name {name!r} is no folder's name. To fix: letters, digits, - and _")
         try:
@@ -118,6 +118,6 @@ def export(
     from specbook.report import exported
     from specbook.report.text import count
 
-    with one_clear_message(), busy("reading records"):
+    with busy("reading records"):
         n = exported.write(selection.read(chosen), out)
     typer.echo(f"{count(n, 'record')} exported to {out}")

@@ -21,7 +21,8 @@ NEURON_GUIDE = "https://awsdocs-neuron.readthedocs-hosted.com/en/latest/setup/"
 
 def checks() -> list[Check]:
     """What a measurement needs first, what is optional last."""
-    return [*_machine(), *_engines(), *_accelerators(), *_tools()]
+    engines = (check for each in engine.known() for check in each.checks())
+    return [*_machine(), *engines, *_accelerators(), *_tools()]
 
 
 def failed(checks: list[Check]) -> bool:
@@ -40,11 +41,6 @@ def _machine() -> Iterator[Check]:
         f"this processor ({vectors or 'unknown'}) emulates it, slowly: on it, plan with `dtype: float32`",
     )  # fmt: skip
     yield Check.of("memory", memory >= MIN_MEMORY_BYTES, f"{memory / GB:.0f} GB", "6 GB are needed")
-
-
-def _engines() -> Iterator[Check]:
-    for each in engine.known():
-        yield from each.checks()
 
 
 def _accelerators() -> Iterator[Check]:

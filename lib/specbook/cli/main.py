@@ -56,8 +56,7 @@ def doctor() -> None:
     """Say what this machine has, what it lacks, and the command that fixes it."""
     from specbook.cli import doctor as checkup
 
-    with one_clear_message():
-        checks = checkup.checks()
+    checks = checkup.checks()
     table = Table(box=None, pad_edge=False)
     for column in ("", "what", "found", "fix"):
         table.add_column(column, overflow="fold")
@@ -187,7 +186,7 @@ def check() -> None:
     """Read every record under results/ and say which are not what they should be."""
     from specbook import records
 
-    with one_clear_message(), busy("reading every record"):
+    with busy("reading every record"):
         checked = list(records.validate_all())
     bad = [problem for _, problem in checked if problem]
     for problem in bad:
@@ -223,9 +222,8 @@ def readme(hardware: Hardware = "cpu", chapter: str = "03_p_eagle") -> None:
     from specbook import config, paths, records
     from specbook.report import headline
 
-    with one_clear_message():
-        runs = records.replay(config.load(chapter, hardware, "full"))
-        headline.write_readme(runs, paths.root() / "README.md", paths.root() / "book" / "headline.png")
+    runs = records.replay(config.load(chapter, hardware, "full"))
+    headline.write_readme(runs, paths.root() / "README.md", paths.root() / "book" / "headline.png")
 
 
 @app.command()
@@ -234,7 +232,7 @@ def skill(hardware: Hardware = "cpu") -> None:
     from specbook import paths
     from specbook.report import skill as deliverable
 
-    with one_clear_message(), busy("reading every record"):
+    with busy("reading every record"):
         place = paths.root() / "outputs" / "skill-inference-server.md"
         place.parent.mkdir(exist_ok=True)
         place.write_text(deliverable.text(hardware))

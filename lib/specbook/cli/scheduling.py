@@ -2,14 +2,14 @@
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import yaml
 
 from specbook.cli.options import Group, Hardware, OwnDrafts, OwnPrompts, OwnTarget, Settings
-from specbook.console import busy, complain, one_clear_message
+from specbook.console import busy, complain
 from specbook.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,31 +34,30 @@ def schedule(
     from specbook import config, records
     from specbook.analysis import schedule as choosing
     from specbook.config import plan_overrides
-    from specbook.deploy import draft_patch, manifests
+    from specbook.deploy import manifests
     from specbook.suggestions import near
 
-    with one_clear_message():
-        if form not in FORMS:
-            raise ConfigError(f"no form {form!r}{near(form, FORMS)}")
-        given = plan_overrides.given(target, draft or [], prompts, settings or [])
-        name, *others = config.chapters([chapter], hardware)
-        if others:
-            raise ConfigError(f"{chapter!r} names {[name, *others]}. To fix: name one of them")
-        with busy("reading records"):
-            runs = records.replay(config.load(name, hardware, group, **given), machine)
-            every = choosing.measured(runs)
-        if machine not in (None, runs.machine):
-            raise ConfigError(f"machine {machine!r} has no record of it. To fix: --machine {runs.machine}")
-        served = runs.drafting[0].point.target
-        server = _server(overlay, served) if form == "patch" else {}
-        seqs = manifests.flag(server, "max-num-seqs") or served.max_num_seqs
-        chosen = choosing.schedules(every, int(seqs))
-        for one in (one for one in every if one.estimate.low is None):
-            complain("left out:", f"{one.draft.label} at batch {one.batch}, {one.estimate.format('×')}")
-        text = _written(form, chosen, runs)
-        if form == "patch":
-            text += draft_patch.kustomization(overlay, server, _config(chosen[0]))
-        typer.echo(text.rstrip())
+    if form not in FORMS:
+        raise ConfigError(f"no form {form!r}{near(form, FORMS)}")
+    given = plan_overrides.given(target, draft or [], prompts, settings or [])
+    name, *others = config.chapters([chapter], hardware)
+    if others:
+        raise ConfigError(f"{chapter!r} names {[name, *others]}. To fix: name one of them")
+    with busy("reading records"):
+        runs = records.replay(config.load(name, hardware, group, **given), machine)
+        every = choosing.measured(runs)
+    if machine not in (None, runs.machine):
+        raise ConfigError(f"machine {machine!r} has no record of it. To fix: --machine {runs.machine}")
+    served = runs.drafting[0].point.target
+    server = _server(overlay, served) if form == "patch" else {}
+    seqs = manifests.flag(server, "max-num-seqs") or served.max_num_seqs
+    chosen = choosing.schedules(every, int(seqs))
+    for one in (one for one in every if one.estimate.low is None):
+        complain("left out:", f"{one.draft.label} at batch {one.batch}, {one.estimate.format('×')}")
+    text = _written(form, chosen, runs)
+    if form == "patch":
+        text += kustomization(overlay, server, _config(chosen[0]))
+    typer.echo(text.rstrip())
 
 
 def _server(overlay: str, target: "Target") -> dict[str, Any]:
@@ -109,3 +108,38 @@ def _written(form: str, chosen: "Sequence[Schedule]", runs: "RunSet") -> str:
     body = {key: one.model_dump(mode="json", exclude_defaults=True) for key, one in served.items()}
     named = {f"{target.name}-by-batch": body}
     return text + yaml.safe_dump(named, sort_keys=False, default_flow_style=None, width=999)
+
+
+def kustomization(overlay: str, server: dict[str, Any], config: Mapping[str, Any] | None) -> str:
+    """The text of a `kustomization.yaml` in a folder beside the overlay's; no config takes the draft away.
+
+    The draft's weights stay where the overlay has them, and the patch tests the argument that it replaces.
+
+    Args:
+        server: the container that serves, of the overlay's Deployment.
+
+    Raises:
+        ConfigError: if the overlay serves no draft of this kind.
+    """
+    from specbook.deploy.manifests import flag
+
+    served = flag(server, "speculative-config")
+    old = json.loads(served or "{}")
+    kinds = [(one.get("method"), one.get("parallel_drafting", False)) for one in (old, config or old)]
+    if served is None or kinds[0] != kinds[1]:
+        raise ConfigError(f"overlay {overlay!r} serves no such draft. To fix: give the --overlay that does")
+    argument = f"--speculative-config={served}"
+    path = f"/spec/template/spec/containers/0/args/{server['args'].index(argument)}"
+    change = {"op": "remove", "path": path}
+    if config:
+        new = json.dumps(
+            {**config, **{key: old[key] for key in ("model",) if key in old}}, separators=(",", ":")
+        )
+        change = {"op": "replace", "path": path, "value": f"--speculative-config={new}"}
+    operations = [{"op": "test", "path": path, "value": argument}, change]
+    patch = yaml.safe_dump(operations, sort_keys=False, width=10_000).replace("\n", "\n      ").rstrip()
+    return (
+        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n\n"
+        f"resources: [../{overlay}]\npatches:\n  - target: {{kind: Deployment, name: specbook-server}}\n"
+        f"    patch: |-\n      {patch}\n"
+    )

@@ -215,7 +215,6 @@ class Kubectl:
                 self.command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
             )
         try:
-            assert process.stdout
             lines = []
             for line in process.stdout:
                 lines.append(line)
