@@ -8,6 +8,7 @@ import ast
 import contextlib
 import io
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,9 @@ def run(page: str, only_visible: bool = False, **parameters: Any) -> str:
     return "\n\n".join(filter(None, shown))
 
 
+@cache
 def cells(page: str) -> list[nbformat.NotebookNode]:
-    """Its cells, as they lie in git."""
+    """Its cells, as they lie in git; not to be changed."""
     return nbformat.read(PROJECT / "notebooks" / f"{page}.ipynb", as_version=4).cells
 
 

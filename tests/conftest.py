@@ -1,6 +1,7 @@
 """What tests of every folder share."""
 
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -8,15 +9,22 @@ import pytest
 from tools import pytest_terminal_summary
 
 __all__ = ["pytest_terminal_summary"]
+# Containers often set it, and then each worker, kernel and command compiles thousands of modules.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 CAMPAIGNS = ("test_second_engine", "test_doors")
 """They measure, and a machine runs one campaign at a time: on two workers one would refuse the other."""
 
 
 IN_PROCESS = ("test_synthetic_acceptance", "test_auth_middleware", "test_intruders", "test_plans")
 """They import vLLM into their own process, which takes ten seconds."""
+FOLDERS = ("pocket", "deploy")
+"""Whose files share a tokenizer, and rendered manifests."""
+SERVERS = ("server", "noisy", "played")
+"""Fixtures of real servers that live as long as their worker."""
 LONGEST = (
-    "book", "test_opposites", "server", "in process", "pocket", "noisy", "test_bench",
-    "test_surroundings", "campaigns", "test_server",
+    "book", "test_opposites", "server", "in process", "pocket", "noisy", "played",
+    "test_surroundings", "campaigns", "test_build", "deploy", "test_server",
 )  # fmt: skip
 """Groups that take minutes. They begin first, on different workers, and what is quick fills the end."""
 
@@ -37,17 +45,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _group(item: pytest.Item) -> str:
-    """The one built book, a server that is only asked, the pocket models' tokenizer; else the file."""
+    """What is shared since it is slow to make, such as the built book and each server; else the file."""
     fixtures = getattr(item, "fixturenames", ())
-    if "html" in fixtures:
-        return "book"
-    for server in ("server", "noisy"):
+    for fixture, group in {"html": "book", "control_plane": "cluster"}.items():
+        if fixture in fixtures:
+            return group
+    for server in SERVERS:
         if server in fixtures and item.get_closest_marker("engine"):
             return server
     for group, files in {"campaigns": CAMPAIGNS, "in process": IN_PROCESS}.items():
         if item.path.stem in files:
             return group
-    return "pocket" if item.path.parent.name == "pocket" else item.path.stem
+    return item.path.parent.name if item.path.parent.name in FOLDERS else item.path.stem
 
 
 @pytest.fixture(scope="session", autouse=True)

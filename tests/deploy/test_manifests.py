@@ -15,12 +15,15 @@ from deploy_fixtures import (
     manifests,
     vllm_source,
 )
+from kubernetes_validate import utils
 
 from specbook.config import machines, models
 from specbook.deploy.manifests import find, flag, pod_templates, quantity, render, server, title
 from specbook.engine.base import OPEN_PATHS
 from specbook.engine.vllm.engine import Vllm
 
+# For each document it would read two megabytes of definitions again.
+utils.schema_contents = functools.cache(utils.schema_contents)
 VERSIONS = ("1.34", "1.35", "1.36", "1.37")
 CUSTOM = {
     "PodMonitor": "monitoring.coreos.com/v1",
@@ -42,7 +45,7 @@ def schema_errors(documents: list, version: str) -> list[str]:
 
 @functools.cache
 def errors_of(text: str, version: str) -> list[str]:
-    """Overlays share most of their documents, and a schema takes a tenth of a second."""
+    """Overlays share most of their documents."""
     document = json.loads(text)
     try:
         kubernetes_validate.validate(document, version, strict=True)

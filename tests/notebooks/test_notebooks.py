@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -27,6 +28,11 @@ def path(request) -> Path:
 
 @pytest.fixture
 def cells(path) -> list[nbformat.NotebookNode]:
+    return read(path)
+
+
+@cache
+def read(path: Path) -> list[nbformat.NotebookNode]:
     notebook = nbformat.read(path, as_version=nbformat.NO_CONVERT)
     nbformat.validate(notebook)
     assert (notebook.nbformat, notebook.nbformat_minor) == (4, 5)
