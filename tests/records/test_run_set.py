@@ -44,3 +44,10 @@ def test_a_table_is_made_once_for_each_choice(runs):
     assert calls == ["", "a"]
     keys([*runs])  # no set: nothing is kept
     assert calls == ["", "a", ""]
+
+
+def test_a_plan_replayed_again_has_its_tables(runs):
+    plan = config.load("02_eagle3", "cpu", "quick")
+    assert records.replay(plan) is runs
+    records.append(runs[0].model_copy(update={"run_id": "again", "started_at": "2027-01-01T00:00:00Z"}))
+    assert records.replay(plan) is not runs

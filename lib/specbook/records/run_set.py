@@ -15,6 +15,8 @@ from specbook.records.run import RunRecord
 
 P = ParamSpec("P")
 T = TypeVar("T")
+SETS = 8
+"""How many replayed plans are kept with their tables: several pages show one."""
 
 
 class RunSet(Sequence[RunRecord]):
@@ -74,6 +76,10 @@ class RunSet(Sequence[RunRecord]):
         return self._tables[name].copy(deep=False)
 
 
+_KEPT: dict[tuple[tuple[int, str], ...], tuple[list[RunRecord], RunSet]] = {}
+"""With the records that were read, so that no other takes one's id."""
+
+
 def once(make: Callable[Concatenate[RunSet, P], pd.DataFrame]) -> Callable[..., pd.DataFrame]:
     """A function from runs to a table, computed once for each RunSet and each choice of its other arguments.
 
@@ -129,9 +135,18 @@ def replay(plan: AnyPlan, here: str | None = None) -> RunSet:
     chosen = machine(((run.key, run) for run in good), plan.hardware, here)
     own = [run for run in good if run.hardware.id == chosen]
     place = {key: index for index, key in enumerate(points)}
-    whole = next(iter(select.by_host(own)), own)
-    named = (record.named(points[record.key].target.name) for record in whole)
-    return RunSet(sorted(named, key=lambda record: place[record.key]))
+    whole = sorted(next(iter(select.by_host(own)), own), key=lambda record: place[record.key])
+    return _kept(whole, [points[record.key].target.name for record in whole])
+
+
+def _kept(runs: list[RunRecord], names: list[str]) -> RunSet:
+    """The set of these runs under these names: that of last time, with its tables, if they are the same."""
+    asked = tuple(zip(map(id, runs), names, strict=True))  # the store reads a record once, and keeps it
+    if asked not in _KEPT:
+        if len(_KEPT) == SETS:
+            del _KEPT[next(iter(_KEPT))]
+        _KEPT[asked] = runs, RunSet(map(RunRecord.named, runs, names))
+    return _KEPT[asked][1]
 
 
 def machine(

@@ -69,11 +69,16 @@ def read(path: Path) -> AnyRecord:
         RecordError: if it cannot be read, is not JSON, or not a record of this schema.
     """
     try:
-        return _RECORD.validate_json(path.read_bytes())
+        return _single(path.read_bytes())
     except OSError as error:
         raise RecordError(f"{path} cannot be read: {error.strerror}") from error
     except ValidationError as error:
         raise _no_record(str(path), error) from error
+
+
+@lru_cache(maxsize=2048)
+def _single(data: bytes) -> AnyRecord:
+    return _RECORD.validate_json(data)
 
 
 def packed(path: Path) -> tuple[AnyRecord, ...]:
