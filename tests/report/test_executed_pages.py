@@ -95,6 +95,7 @@ def without_chapter_two(tmp_path, project, monkeypatch):
         page(render.executed_dir(), name, hardware, book)
 
     monkeypatch.setattr(render, "execute", execute)
+    monkeypatch.setattr(render, "_prepare_in", lambda kernel, *plan: render.prepare(*plan))
     for unasked in (render.published_page, render.memory_page, render.break_even_page):
         monkeypatch.setattr(unasked, "write", lambda folder: None)
     monkeypatch.setattr(render.calculator_page, "write", lambda runs, folder: None)

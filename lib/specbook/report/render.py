@@ -184,6 +184,15 @@ def prepare(names: Iterable[str], hardware: str = "cpu", group: str = "full") ->
     executed_pages.put(folder, "card.md", card.read_text() if card.is_file() else NO_CARD + "\n")
 
 
+def _prepare_in(kernel: Callable[[], Any], names: Iterable[str], hardware: str, group: str) -> None:
+    """`prepare`, in the kernel that drew the chapters: it has their records and tables at hand."""
+    asked = f"from specbook.report import render\nrender.prepare({names!r}, {hardware!r}, {group!r})"
+    with tempfile.TemporaryDirectory() as folder:
+        draft = Path(folder, "prose.ipynb")
+        nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(asked)]), draft)
+        _run(draft, draft, {}, kernel)
+
+
 def _drafting(names: Iterable[str], hardware: str, group: str) -> list[Plan]:
     """The chapters' sweeps that draft, but for chapters of which this book shows another group's, maybe of
     another machine.
@@ -223,8 +232,9 @@ def build(
             report(f"drawing {page} ({number} of {len(made)})")
             shown = config.in_book(chapter, hardware, group)
             execute(page, hardware, shown, source, book=group, kernel=emptied)
+        report("drawing the pages of prose")
+        _prepare_in(emptied, names, hardware, group)
     report("writing the HTML")
-    prepare(names, hardware, group)
     return html(out_folder)
 
 
