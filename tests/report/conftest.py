@@ -79,6 +79,12 @@ def html(root: Path, group: str) -> Path:
     return render.build(group=group).parent
 
 
+@pytest.fixture(scope="session")
+def prose(root: Path, html: Path) -> Path:
+    """The folder of what the book's pages of prose include."""
+    return root / "book" / "executed"
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:

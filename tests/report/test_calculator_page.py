@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
+import synthetic
 from specbook import config, records
 from specbook.report import calculator_page
 from specbook.stats import cost, theory
@@ -85,11 +86,15 @@ def computed(given: dict) -> dict[str, float | None]:
 
 
 @pytest.fixture(scope="module")
-def address(root: Path, group: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The page as a file, with scripts and style beside it, and no theme around it."""
     folder = tmp_path_factory.mktemp("page")
     shutil.copytree(BOOK / "_static", folder / "_static")
-    given = calculator_page.write(records.replay(config.load("02_eagle3", "cpu", group)), folder / "book")
+    plan = config.load("02_eagle3", "cpu", "quick", num_speculative_tokens=[1, 5])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECBOOK_RESULTS", str(folder / "results"))
+        synthetic.write(plan)
+        given = calculator_page.write(records.replay(plan), folder / "book")
     form = (BOOK / "_parts" / "calculator.html").read_text()
     page = folder / "book" / "page.html"
     page.write_text(

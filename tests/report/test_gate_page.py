@@ -8,9 +8,9 @@ from specbook import paths
 from specbook.report import gate_page
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    return gate_page.write(tmp_path_factory.mktemp("page")).read_text()
+@pytest.fixture
+def page(prose):
+    return (prose / "compare.md").read_text()
 
 
 def part(page: str, title: str) -> str:
