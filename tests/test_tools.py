@@ -27,7 +27,7 @@ def run(pytester, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(tools.__file__).parent))
     monkeypatch.delenv("CI", raising=False)
     pytester.makepyfile(SUITE)
-    return lambda: pytester.runpytest_subprocess("-p", "tools", "-rs")
+    return lambda: pytester.runpytest_inprocess("-p", "tools", "-rs")
 
 
 def test_without_it_they_are_left_out_and_counted_at_the_end(run):
@@ -61,5 +61,5 @@ def test_what_was_tried_again_is_told_with_the_reason(pytester, monkeypatch):
         @pytest.mark.flaky(reruns=1)
         def test_second_time(): tries.append(1); assert len(tries) == 2, "the machine stood still"
     """)
-    done = pytester.runpytest_subprocess("-p", "tools")
+    done = pytester.runpytest_inprocess("-p", "tools")
     done.stdout.fnmatch_lines(["tried again: *::test_second_time: AssertionError: the machine stood still*"])

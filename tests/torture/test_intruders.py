@@ -72,7 +72,7 @@ COMMANDS = (
 
 def test_no_argument_brings_a_traceback(monkeypatch, tmp_path):
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path / "results"))
-    for chance in tries("arguments", least=40):
+    for chance in tries("arguments", least=16):
         word = chance.choice(WORDS)
         line = [part.replace("{}", word) for part in chance.choice(COMMANDS)]
         done = CliRunner().invoke(command_line, line)
