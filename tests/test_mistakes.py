@@ -31,12 +31,3 @@ def test_a_misspelt_nested_field_is_named_and_not_the_lacking():
     said = wrong(target={"name": "t", "model": "m", "max_modle_len": 8})
     assert said.startswith("target.max_modle_len: ")
     assert said.endswith("(did you mean 'max_model_len'?)")
-
-
-def test_fields_of_lists_and_optional_parts_are_known():
-    assert "did you mean 'parallel_drafting'" in wrong(drafts=[{"method": "ngram", "paralel_drafting": True}])
-    assert "did you mean 'prompts_per_domain'" in wrong(lossless={"prompt_per_domain": 8})
-
-
-def test_a_wrong_value_is_shown():
-    assert wrong(chapter=3) == "chapter: Input should be a valid string, got 3"

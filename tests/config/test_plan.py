@@ -286,14 +286,6 @@ def test_the_cell_can_be_run_once_more_after_later_cells(params):
 # what ships
 
 
-@pytest.mark.parametrize("hardware", plan.hardwares())
-@pytest.mark.parametrize("group", plan.GROUPS)
-def test_every_shipped_plan_is_one(hardware, group):
-    for chapter in plan.chapters(["all"], hardware):
-        found = plan.load(chapter, hardware, group)
-        assert all(sweep.points() for sweep in plan.sweeps(found))
-
-
 @pytest.mark.parametrize(
     "path", sorted(PARAMS.glob("*/[0-9]*.yaml")), ids=lambda p: f"{p.parent.name}/{p.stem}"
 )

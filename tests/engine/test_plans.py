@@ -53,6 +53,7 @@ def agrees(parser, target, speculation):
 def test_plans(parser, hardware, group):
     for chapter in config.chapters(["all"], hardware):
         sweeps = config.sweeps(config.load(chapter, hardware, group))
+        assert ":" in hardware or all(sweep.points() for sweep in sweeps)  # those with models share them
         for target, speculation in [arm for sweep in sweeps for arm in sweep.arms()]:
             agrees(parser, target, speculation)
 

@@ -40,12 +40,6 @@ def test_a_server_that_does_not_draft_has_no_such_counters():
     assert counters.delta(plain, plain).spec_decode is None
 
 
-def test_engines_of_one_server_are_summed():
-    text = (DATA / "metrics-after.txt").read_text()
-    two = read(text + text.replace('engine="0"', 'engine="1"'))
-    assert counters.delta(AFTER, two).server == AFTER.server
-
-
 def test_a_request_that_is_counted_late_is_waited_for():
     readings = iter([BEFORE, BEFORE, AFTER])
     finished = AFTER.server.requests_finished - BEFORE.server.requests_finished
