@@ -7,10 +7,11 @@ cell first, then the parameters, then the rest in one namespace.
 import ast
 import contextlib
 import io
-from collections.abc import Iterable, Iterator
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import matplotlib.pyplot as plt
 import nbformat
@@ -18,7 +19,9 @@ import pandas as pd
 from IPython.display import Markdown
 from matplotlib.text import Text
 
+from specbook.analysis import drift
 from specbook.report import render
+from specbook.stats import percentiles
 
 PROJECT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((PROJECT / "notebooks").glob("*.ipynb"))
@@ -32,9 +35,17 @@ WIDE = {"display.width": 10_000, "display.max_columns": None, "display.max_rows"
 def run(page: str, only_visible: bool = False, **parameters: Any) -> str:
     """Run the cells of a page, or the visible ones, with these parameters after those of its tagged cell.
 
+    With fewer draws than in the book: no test reads how wide an interval is, or how rare a false alarm.
+
     Returns:
         What they showed: sentences, tables, and the words in figures.
     """
+    few = partial(drift.compare, replays=10, days=0.1)
+    with patch.object(percentiles, "RESAMPLES", 49), patch.object(drift, "compare", few):
+        return _run(page, only_visible, parameters)
+
+
+def _run(page: str, only_visible: bool, parameters: Mapping[str, Any]) -> str:
     shown: list[str] = []
     names = {"__name__": "__main__", "display": lambda *things: shown.extend(map(_text, things))}
     for cell in (cell for cell in cells(page) if cell.cell_type == "code"):

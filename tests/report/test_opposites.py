@@ -22,7 +22,6 @@ from specbook import config, records
 from specbook.errors import ConfigError
 from specbook.report import headline
 from specbook.report.text import answers_text
-from specbook.stats import percentiles
 from synthetic import World
 
 TYPED_ONCE = (
@@ -173,8 +172,6 @@ def _change(path: Path, fields: Mapping[str, Any]) -> None:
 @pytest.fixture(scope="module")
 def pages(truth: Truth, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What the cells of each chapter showed, and the front page's answer."""
-    patch = pytest.MonkeyPatch()
-    patch.setattr(percentiles, "RESAMPLES", 49)  # the width of an interval is not what is read here
     left_out = {*truth.refused, *truth.alike, *(OF_EXPERIMENTS if truth is not FIRST else ())}
     told = {
         name: chapters.run(name, group="quick")
@@ -184,7 +181,6 @@ def pages(truth: Truth, tmp_path_factory: pytest.TempPathFactory) -> dict[str, s
     front = headline.write(
         records.replay(config.load("02_eagle3", "cpu", "quick")), tmp_path_factory.mktemp("front")
     )
-    patch.undo()
     return told | {"front": front.read_text()}
 
 
