@@ -1,11 +1,14 @@
 """Latency percentiles of made-up records, and what speculation changes: n counts prompts, not requests."""
 
+import numpy as np
 import pandas as pd
 import pytest
+from scipy import special
 
 from factories import eagle3, point, rows, write_run
 from specbook.analysis import latency, speedup, tail
 from specbook.records.run import Round
+from specbook.report.text import baseline_text
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +32,24 @@ def test_a_percentile_is_its_restarts_mean_and_counts_prompts():
     assert (p99["n"], p99["enough"], pd.isna(p99["low"])) == (20, False, True)
     assert found.loc[("itl_s", 0.5), "n"] == 20  # ten gaps of each prompt
     assert list(found.index.levels[0].sort_values()) == sorted(latency.LATENCIES)
+
+
+def test_the_page_says_which_interval_is_wide_and_what_helps():
+    places = [point(num_requests=20, restart=i) for i in range(3)]
+    runs = [write_run(place, speed) for place, speed in zip(places, (100.0, 100.0, 20.0), strict=True)]
+    found = latency.table(runs, by=("concurrency", "execution"))
+    (wide,) = found.loc[(found["metric"] == "tpot_s") & (found["q"] == 0.5)].itertuples()
+    assert wide.high > latency.WIDE * wide.low > 0
+    assert 3 < wide.needed < 60  # as many as make Student's half-width the root of WIDE
+    spread = np.std([1, 1, 5], ddof=1) / np.mean([1, 1, 5])
+    half = [special.stdtrit(n - 1, 0.975) * spread / n**0.5 for n in (wide.needed - 2, wide.needed + 2)]
+    assert half[0] > np.log(latency.WIDE) / 2 > half[1]
+    times = f"{wide.high / wide.low:.0f} times; about {wide.needed:.0f} restarts like these"
+    assert f"p50 of TPOT at batch 1, compiled ({times}" in baseline_text.wide(found)
+
+
+def test_a_page_of_narrow_intervals_says_nothing():
+    assert baseline_text.wide(latency.table(restarts(100.0, 20), by=("concurrency", "execution"))) == ""
 
 
 def test_equal_names_in_two_domains_are_two_prompts():

@@ -1,5 +1,6 @@
 """Percentiles over prompts and restarts: the rule of n, known points, and coverage by simulation."""
 
+import math
 import re
 
 import numpy as np
@@ -53,6 +54,19 @@ def test_intervals_cover_as_often_as_the_method_page_says(monkeypatch, world):
     assert (held >= COVERS * TRIALS).all()
 
 
+def test_an_interval_of_the_latency_itself_covers_less(monkeypatch):
+    monkeypatch.setattr(percentiles, "RESAMPLES", 199)
+    spread, rng = {"rest": 0.08, "restart": 1.0}, np.random.default_rng(1)
+    truth, held, negative, trials = typical(rng, 0.12, spread), np.zeros(2), 0, 4 * TRIALS
+    for _ in range(trials):
+        own = percentile(requests(windows(rng, rng.normal(0, 0.12, PROMPTS), **spread)), Q)
+        plain = [own.value * (1 + math.log(end / own.value)) for end in (own.low, own.high)]
+        held += (own.low <= truth <= own.high, plain[0] <= truth <= plain[1])
+        negative += plain[0] < 0 < own.low
+    assert held[0] > held[1] + 0.03 * trials
+    assert negative > 0.3 * trials
+
+
 @pytest.mark.parametrize("which", ["requests", "prompts", "prompts and restarts"])
 def test_plainer_bootstraps_cover_less(which):
     spread, rng = dict(WORLDS["restarts differ"]), np.random.default_rng(1)
@@ -99,8 +113,9 @@ def test_known_points():
     times = np.add.outer([0.0, 10.0, 20.0], np.arange(1.0, 102.0))  # medians 51, 61, 71 in three restarts
     found = percentile(requests(times), 0.5)
     assert (found.value, found.n, found.unit_of_n) == (61.0, 101, "prompts")
-    assert found.low < 61 - 24.8 < 61 + 24.8 < found.high  # Student's t of 51, 61, 71 alone
-    assert found.high - found.low < 2 * 35
+    alone = math.exp(24.8 / 61)  # Student's t of 51, 61, 71
+    assert found.low < 61 / alone < 61 * alone < found.high
+    assert math.log(found.high / found.low) < 2 * 35 / 61
 
 
 def test_asking_a_prompt_again_adds_none():

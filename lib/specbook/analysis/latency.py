@@ -8,10 +8,13 @@ import pandas as pd
 from specbook.analysis import summaries
 from specbook.analysis.summaries import CELL
 from specbook.records.run import RunRecord
-from specbook.stats import percentiles
+from specbook.stats import percentiles, power
+from specbook.stats.estimate import Estimate
 from specbook.stats.percentiles import Requests, enough_for
 
 LATENCIES = ("ttft_s", "tpot_s", "itl_s", "e2e_s")
+WIDE = 3.0
+"""Upper over lower end of an interval: beyond it, a latency is hardly known."""
 
 
 def answered(runs: Iterable[RunRecord]) -> pd.DataFrame:
@@ -41,8 +44,8 @@ def table(
     """Percentiles of TTFT, TPOT, ITL and E2E in seconds, see `percentiles.percentile`.
 
     Columns: `by`, metric, q, value, low, high, n (distinct prompts), enough (where False it is not to be
-    quoted: mark it), late (first chunks, see `decided`), `estimate` and records (their ids). Leave "domain"
-    and "setup" out of `by` to pool domains.
+    quoted: mark it), late (first chunks, see `decided`), `estimate`, needed (see `restarts_needed`) and
+    records (their ids). Leave "domain" and "setup" out of `by` to pool domains.
     """
     rows = []
     for key, group in answered(runs).groupby(list(by), sort=False):
@@ -51,8 +54,23 @@ def table(
             times_s = requests(group, metric)
             for q in qs if len(times_s.values) else ():
                 head = {**dict(zip(by, key, strict=True)), "metric": metric, "q": q}
-                rows.append(head | row(percentiles.percentile(times_s, q), metric, q, group) | records)
+                found = row(percentiles.percentile(times_s, q), metric, q, group)
+                needed = {"needed": restarts_needed(found["estimate"], times_s, q)}
+                rows.append(head | found | needed | records)
     return pd.DataFrame(rows)
+
+
+def restarts_needed(estimate: Estimate, times_s: Requests, q: float) -> int | None:
+    """Restarts like these whose interval would end WIDE apart; None where it is no wider, or there is none.
+
+    0 where it is the prompts that are too few; more than `power.MOST_RESTARTS` where even those are.
+    """
+    if not estimate.low or estimate.high <= WIDE * estimate.low:
+        return None
+    own = percentiles.by_restart(times_s, q)
+    spread = own.std(ddof=1) / own.mean()  # of the logarithm, as in the interval
+    needed = power.restarts_for(1 - WIDE**-0.5, spread, True, wanted=0.5) or power.MOST_RESTARTS + 1
+    return needed if needed > len(own) else 0
 
 
 def decided(metric: str, q: float, *arms: pd.DataFrame) -> bool:
@@ -64,7 +82,7 @@ def decided(metric: str, q: float, *arms: pd.DataFrame) -> bool:
     return metric == "ttft_s" and any(arm["late"].mean() > (1 - q) / 5 for arm in arms)
 
 
-def row(estimate: percentiles.Estimate, metric: str, q: float, *arms: pd.DataFrame) -> dict[str, object]:
+def row(estimate: Estimate, metric: str, q: float, *arms: pd.DataFrame) -> dict[str, object]:
     """An estimate of quantile `q` of these `answered` as columns of a table: see `table`."""
     if spoilt := decided(metric, q, *arms):
         estimate = estimate.model_copy(update={"low": None, "high": None, "method": "none"})

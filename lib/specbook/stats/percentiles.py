@@ -6,7 +6,13 @@ own, and the value is their mean; n counts the distinct prompts behind each. The
 of variation. Prompts are resampled, jointly in all restarts and in both arms; restarts, of which there are
 few, enter by Student's t on their own percentiles, for the reason given in `specbook.stats.ratios`: resampled
 too, they cover too little.
-tests/stats/test_percentiles.py shows it by simulation.
+
+The interval of one arm is taken on the logarithm, `value * exp(error / value)`: a latency is positive. Each
+figure is from 2,000 simulations of three restarts. Where the standard deviation of the restarts' logarithms
+is 0.13, the interval holds the mean in 96 % of cases, and so does one of the latency itself. At 0.6 it holds
+it in 93 % (the other in 91 %, and 60 % of those reach below zero), at 1.0 in 91 % (84 %). Where a restart in
+three is six times as slow, three restarts are too few for either (67 %, of 500).
+tests/stats/test_percentiles.py repeats the simulation.
 
 Sources: Efron & Tibshirani 1993, ch. 8 (resample what is independent); Owen 2007 (doi:10.1214/07-AOAS122;
 two crossed factors); Student 1908 (doi:10.1093/biomet/6.1.1).
@@ -73,6 +79,12 @@ def change(arm: Requests, base: Requests, q: float, level: float = 0.95) -> Esti
     return _estimate([arm, base], q, level)
 
 
+def by_restart(requests: Requests, q: float) -> Floats:
+    """Quantile `q` of each restart's own requests, [restarts]."""
+    ((_, row),), *_ = _windows([requests])
+    return np.array([np.quantile(x, q) for x, _ in row])
+
+
 def _estimate(arms: Sequence[Requests], q: float, level: float, interval: bool = True) -> Estimate:
     windows, prompts, n = _windows(arms)
     own = sum(sign * np.array([np.quantile(x, q) for x, _ in row]) for sign, row in windows)
@@ -83,8 +95,11 @@ def _estimate(arms: Sequence[Requests], q: float, level: float, interval: bool =
     drawn = sum(sign * _resampled(x, of, weights, q) for sign, row in windows for x, of in row) / len(own)
     spread = own.std(ddof=1) / math.sqrt(len(own))
     t = special.stdtrit(len(own) - 1, (np.arange(RESAMPLES) + 0.5) / RESAMPLES)
-    low, high = np.quantile(drawn + spread * t[order], [(1 - level) / 2, (1 + level) / 2])
-    return Estimate(low=float(low), high=float(high), method="prompts-and-restarts", **fields)
+    ends = np.quantile(drawn + spread * t[order], [(1 - level) / 2, (1 + level) / 2])
+    if len(arms) == 1 and own.mean() > 0:  # a length of time, not the difference of two
+        ends = own.mean() * np.exp(ends / own.mean() - 1)
+    low, high = map(float, ends)
+    return Estimate(low=low, high=high, method="prompts-and-restarts", **fields)
 
 
 @lru_cache(maxsize=8)
