@@ -136,8 +136,7 @@ def _server(run: RunRecord) -> dict[str, Any]:
 
 
 def _version(run: RunRecord) -> str:
-    found = (v for name, v in run.provenance.versions.items() if name.startswith(run.point.target.engine))
-    return next(found, "unknown")
+    return facts(run)["engine"].partition(", ")[0].rpartition(" ")[2] or "unknown"
 
 
 def _statistics(values: pd.Series, units: str, prompts: int) -> dict[str, Any] | None:

@@ -3,15 +3,12 @@
 from contextlib import suppress
 from pathlib import Path
 
-import pandas as pd
-
 from specbook.analysis import comparison, gate, sides
 from specbook.errors import SpecbookError
 from specbook.records import selection
-from specbook.report import comparison_report, executed_pages
+from specbook.report import comparison_report, executed_pages, gate_report
 from specbook.report.figures import speedup_figures, style
 from specbook.report.tables import markdown
-from specbook.report.text import percent
 from specbook.stats.ratios import MIN_INTERVAL
 
 UPGRADES = {
@@ -25,8 +22,7 @@ UPGRADES = {
     ),
 }
 """What changed, and the two selections."""
-SHOWN = (0.0, *gate.SLOWDOWNS)
-DRAWN = (*SHOWN, 0.15, 0.2)
+DRAWN = (0.0, *gate.SLOWDOWNS, 0.15, 0.2)
 ALT = "Share of replays that the gate calls worse against the slowdown of B, a line for each kind of replay"
 CAPTION = (
     "Replays that are called worse, against how much B was slowed down, with 95 % intervals. The value at "
@@ -62,17 +58,5 @@ def _replays() -> list[str]:
                 ax, f"replays of {len(every.windows):,} measured windows, {MIN_INTERVAL} rounds a side"
             )
             drawn = executed_pages.figure("fig-power", ax.get_figure(), ALT, CAPTION)
-            return [title, drawn, markdown(_table(alarms))]
+            return [title, drawn, markdown(gate_report.replays(alarms))]
     return [title, NOTHING]
-
-
-def _table(alarms: pd.DataFrame) -> pd.DataFrame:
-    """A row for each kind of replay, a column for each slowdown."""
-    shown = alarms[alarms["slowdown"].isin(SHOWN)]
-    cells = shown.assign(
-        slowdown=["false alarms" if not one else f"{percent(one)} slower" for one in shown["slowdown"]],
-        worse=[one.through(lambda share: 100 * share).span(" %", 0) for one in shown["estimate"]],
-        counted=[one.counted for one in shown["estimate"]],
-    )
-    wide = cells.pivot_table("worse", ["rounds", "over", "counted"], "slowdown", aggfunc="first", sort=False)
-    return wide.reset_index()

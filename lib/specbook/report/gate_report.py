@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pandas as pd
 
-from specbook.analysis.gate import Check
+from specbook.analysis.gate import SLOWDOWNS, Check
 from specbook.report.text import percent
 from specbook.stats.power import MOST_RESTARTS
 
@@ -37,10 +37,18 @@ def planned(plan: pd.DataFrame, alarms: pd.DataFrame, wanted: float) -> str:
     shown = [f"Restarts a side that see a slowdown with a power of {percent(wanted)}:",
              counts.to_string(index=False)]  # fmt: skip
     if len(alarms):
-        seen = alarms.assign(
-            slowdown=alarms["slowdown"].map(percent),
-            worse=[one.through(lambda share: 100 * share).format(" %", 1) for one in alarms["estimate"]],
-        ).drop(columns="estimate")
         opening = "Called worse, of replays of one arm against itself, B slowed down:"
-        shown += [opening, seen.to_string(index=False)]
+        shown += [opening, replays(alarms).to_string(index=False)]
     return "\n".join(shown)
+
+
+def replays(alarms: pd.DataFrame) -> pd.DataFrame:
+    """`gate.alarms` with a row for each kind of replay and a column for each of SLOWDOWNS."""
+    shown = alarms[alarms["slowdown"].isin((0.0, *SLOWDOWNS))]
+    cells = shown.assign(
+        slowdown=["false alarms" if not one else f"{percent(one)} slower" for one in shown["slowdown"]],
+        worse=[one.through(lambda share: 100 * share).span(" %", 0) for one in shown["estimate"]],
+        counted=[one.counted for one in shown["estimate"]],
+    )
+    wide = cells.pivot_table("worse", ["rounds", "over", "counted"], "slowdown", aggfunc="first", sort=False)
+    return wide.reset_index()

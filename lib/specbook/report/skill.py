@@ -9,6 +9,7 @@ from specbook import records
 from specbook.analysis import acceptance, drift, moe_tables, scaling, speedup, tail, token_cost, versions
 from specbook.bench import experiments
 from specbook.records.run import RunRecord
+from specbook.records.selection import facts
 from specbook.report import cluster_tables, headline, tables
 from specbook.report.cluster_tables import Named
 from specbook.report.provenance_line import credit, credit_experiments
@@ -90,18 +91,14 @@ def _reached(runs: Sequence[RunRecord]) -> str:
 
 def _stack(runs: Sequence[RunRecord]) -> str:
     last = max(runs, key=lambda run: run.started_at)
-    target, made = last.point.target, last.provenance
+    target = last.point.target
     rows = [
-        ("machine", f"`{last.hardware.id}`"), ("engine", _engine(made.versions)),
+        ("machine", f"`{last.hardware.id}`"), ("engine", facts(last)["engine"]),
         ("target", f"{target.name}, {target.dtype}, {target.execution}"),
         ("drafts", ", ".join(dict.fromkeys(str(run.point.arm) for run in runs if run.point.speculation))),
         ("served by", "`specbook serve`, or `deploy/` on Kubernetes"),
     ]  # fmt: skip
     return tables.markdown(pd.DataFrame(rows, columns=["part", "what"]))
-
-
-def _engine(versions: dict[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in versions.items() if name.startswith("vllm"))
 
 
 def _speed(name: str, runs: Sequence[RunRecord]) -> str:
