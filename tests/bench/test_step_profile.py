@@ -77,7 +77,7 @@ class Served:
 def engine(monkeypatch, tmp_path):
     Served.all = []
     monkeypatch.setattr(step_profile, "Server", Served)
-    sent = lambda how, server, seed: server.send(seed, how.num_requests)  # noqa: E731
+    sent = lambda how, server, seed, watch: server.send(seed, how.num_requests)  # noqa: E731
     monkeypatch.setattr(step_profile.traffic_phases, "send", sent)
     monkeypatch.setattr(step_profile.engine, "of", lambda target: SimpleNamespace(profiler=Profiler()))
     monkeypatch.setattr(step_profile.paths, "scratch", lambda name: tmp_path)

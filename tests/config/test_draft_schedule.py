@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 import factories
-from specbook.config.draft_schedule import label
+from specbook.config.draft_schedule import at, label
 from specbook.config.plan import PlannedDraft
 from specbook.config.schema import Speculation
 
@@ -36,6 +36,11 @@ def test_the_engine_looks_up_what_the_rows_say(lookup):
     config = drafted().engine_config()
     table = lookup(config["num_speculative_tokens_per_batch_size"], 40, config["num_speculative_tokens"])
     assert table[1:] == [8, *[5] * 7, *[0] * 32]
+
+
+def test_a_batch_in_a_gap_or_above_has_the_row_before(lookup):
+    rows = ((1, 2, 8), (5, 6, 3))
+    assert [at(rows, batch) for batch in range(1, 11)] == lookup(list(rows), 10, 8)[1:]
 
 
 def test_a_server_and_its_name_say_the_rows():

@@ -101,6 +101,24 @@ class Phases(Frozen):
         return self.phases[now if now == 0 or rng.random() < share else now - 1]
 
 
+class ClosedLoops(Frozen):
+    """Closed loops of one domain at several batches, each in turns."""
+
+    domain: Name
+    concurrency: tuple[int, ...] = Field(min_length=1)
+    turns: int = Field(ge=1)
+    requests_per_sequence: int = Field(ge=1)
+    """Number of requests in a turn, for each sequence of the batch."""
+    max_tokens: int = Field(ge=2)
+
+    def phases(self, batch: int) -> Phases:
+        """A turn's requests at this batch."""
+        return Phases(
+            phases=((self.domain,),), num_requests=batch * self.requests_per_sequence, concurrency=batch,
+            max_tokens=self.max_tokens,
+        )  # fmt: skip
+
+
 class Reader:
     """Called again and again, it reads a server's counters when it is time to."""
 
@@ -167,13 +185,15 @@ def warm(how: Phases, server: Server) -> None:
     send(how.model_copy(update={"phases": how.phases[:1], "num_requests": few}), server, WARM_SEED)
 
 
-def timed(server: Server, how: Phases, seed: int) -> tuple[dict[str, Any], float]:
+def timed(
+    server: Server, how: Phases, seed: int, watch: Callable[[], None] = lambda: None
+) -> tuple[dict[str, Any], float]:
     """Send the phases to a server that is up: the load generator's result, and the median seconds of a step.
 
     Raises:
         EngineError: if a request failed, or no answer has a step.
     """
-    result = send(how, server, seed)
+    result = send(how, server, seed, watch)
     step_s = windows.step_s(result["itls"])
     if any(result["errors"]) or math.isnan(step_s):
         raise EngineError(f"{server.target.name} answered too little to time a step: {server.last_words()}")

@@ -43,6 +43,11 @@ def problem(rows: Rows, k: int, varying: VaryingK) -> str | None:
     return f"K {sorted(drafted - allowed)}: a server of this method drafts {sorted(allowed)} and nothing else"
 
 
+def at(rows: Rows, batch: int) -> int:
+    """K of a step with so many requests."""
+    return next(k for first, _, k in reversed(rows) if first <= batch)
+
+
 def label(rows: Rows) -> str:
     """`K=5 from batch 1, 0 from 9`."""
     return "K=" + ", ".join(f"{k} from {'' if first > 1 else 'batch '}{first}" for first, _, k in rows)

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from specbook.config.schema import Frozen
-from specbook.records.run import SpecDecodeCounters
+from specbook.records.run import ServerCounters, SpecDecodeCounters
 from specbook.stats.estimate import Estimate
 
 # mixtures of experts
@@ -200,6 +200,48 @@ class AcceptanceComparison(Frozen):
     rates: tuple[float, ...]
     """What was set: the real draft's joint acceptance, counted before."""
     pairs: tuple[Pair, ...]
+
+
+# a schedule of K
+
+
+class Counted(Frozen):
+    """What a server counted from one reading to another."""
+
+    server: ServerCounters
+    spec_decode: SpecDecodeCounters | None
+
+
+class SteadyCount(Counted):
+    """One turn of a closed loop, counted while every slot was taken."""
+
+    seconds: float
+    step_s: float
+    """Median gap between chunks of the stream, of the whole turn."""
+
+
+class ScheduledBatch(Frozen):
+    """Two servers at one batch, [turns]; turns of the same place were taken together."""
+
+    concurrency: int
+    scheduled: tuple[SteadyCount, ...]
+    plain: tuple[SteadyCount, ...]
+    """Without speculation."""
+
+
+class Comeback(Frozen):
+    """Answers that live through a burst, and the same ones alone: before it, during it, and just after."""
+
+    burst: tuple[Counted, ...]
+    """The second holds the burst's own answers too."""
+    alone: tuple[Counted, ...]
+
+
+class ObeyedSchedule(Frozen):
+    """A schedule at several batches, and across its thresholds."""
+
+    batches: tuple[ScheduledBatch, ...]
+    comebacks: tuple[Comeback, ...]
 
 
 # a cluster: seconds count from the first arrival of the load, and what came before is negative

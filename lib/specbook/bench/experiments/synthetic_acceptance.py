@@ -8,12 +8,10 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from pydantic import Field
-
 from specbook.bench import traffic_phases
 from specbook.bench.experiments.registry import Work, register
-from specbook.bench.traffic_phases import WARM_SEED, Phases, in_turns
-from specbook.config.schema import Frozen, Name, Speculation, Target
+from specbook.bench.traffic_phases import WARM_SEED, ClosedLoops, Phases, in_turns
+from specbook.config.schema import Speculation, Target
 from specbook.engine import counters
 from specbook.engine.server import Server
 from specbook.errors import EngineError
@@ -21,25 +19,12 @@ from specbook.records.experiment_results import AcceptanceComparison, Pair, Time
 from specbook.records.run import SpecDecodeCounters
 
 
-class SyntheticAcceptance(Frozen):
+class SyntheticAcceptance(ClosedLoops):
     """One method on one kind of traffic."""
 
     target: Target
     """Two of its servers are up at once: on an accelerator each may take less than half of the memory."""
     speculation: Speculation
-    domain: Name
-    concurrency: tuple[int, ...] = Field(min_length=1)
-    turns: int = Field(ge=1)
-    requests_per_sequence: int = Field(ge=1)
-    """Number of requests in a turn, for each sequence of the batch."""
-    max_tokens: int = Field(ge=2)
-
-    def phases(self, batch: int) -> Phases:
-        """A turn's requests at this batch."""
-        return Phases(
-            phases=((self.domain,),), num_requests=batch * self.requests_per_sequence, concurrency=batch,
-            max_tokens=self.max_tokens,
-        )  # fmt: skip
 
 
 class _Turn(NamedTuple):
