@@ -41,11 +41,14 @@ WINS = {0: 100.0, 1: 150.0, 5: 120.0}
 def test_where_speculation_always_loses_nothing_says_it_wins():
     found = runs(LOSES)
     told = answer(found)
-    assert "The fastest case is EAGLE-3 K=1 on json at batch 1, at **0.70×** (101 → 71 tokens/s" in told
+    assert (
+        "The fastest case, at its best K, is EAGLE-3 K=1 on json at batch 1, at **0.70×** (101 → 71 tokens/s"
+        in told
+    )
     assert "It is shown to be faster in 0 of 4" in told
     lost = answers_text.losses(speedup.speedups(found))
     assert lost.startswith("8 of 8 arms came out slower than the best baseline, beyond their interval.")
-    assert "The worst is EAGLE-3 K=5 (compiled)" in lost
+    assert "The slowest of these 8 arms is EAGLE-3 K=5 (compiled)" in lost
     advice = answers_text.advice(found).splitlines()
     assert len(advice) == 2
     assert all("no speculation; the least bad is EAGLE-3 K=1" in line for line in advice)
@@ -58,8 +61,8 @@ def test_each_number_bears_its_own_methods_name():
     )
     both = pd.concat([good, bad], ignore_index=True)
     told = answers_text.speculation(both, single=both[:0])
-    assert "The fastest case is EAGLE-3 K=5 on json at batch 1, at **2.50×**" in told
-    assert "The slowest case is ngram K=4 on code at batch 1, at **0.50×**" in told
+    assert "The fastest case, at its best K, is EAGLE-3 K=5 on json at batch 1, at **2.50×**" in told
+    assert "The slowest case, at its best K, is ngram K=4 on code at batch 1, at **0.50×**" in told
 
 
 def test_that_a_method_was_picked_afterwards_is_said():
@@ -78,7 +81,9 @@ def test_one_setting_for_all_stands_beside_the_best_case():
 
 def test_one_combination_is_no_best_case():
     told = answer(runs(WINS, domains=["code"], batches=[8]))
-    assert told.startswith("**Answer.** The only case is EAGLE-3 K=1 on code at batch 8, at **1.50×**")
+    assert told.startswith(
+        "**Answer.** The only case, at its best K, is EAGLE-3 K=1 on code at batch 8, at **1.50×**"
+    )
     assert told.count("1.50×") == 1
 
 

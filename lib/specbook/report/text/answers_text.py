@@ -26,8 +26,8 @@ def speculation(table: pd.DataFrame, single: pd.DataFrame) -> str:
     names = ("fastest", "slowest") if len(table) > 1 else ("only",)
     ends = (table.loc[table["speedup"].idxmax()], table.loc[table["speedup"].idxmin()])
     cases = [
-        f"The {name} case is {row['label']} on {row['domain']} at {row['load']}, at {_times(row)} the speed "
-        "of the best baseline."
+        f"The {name} case, at its best K, is {row['label']} on {row['domain']} at {row['load']}, at "
+        f"{_times(row)} the speed of the best baseline."
         for name, row in zip(names, ends, strict=False)
     ]
     each = [
@@ -56,7 +56,7 @@ def _times(row: pd.Series) -> str:
 
 
 def losses(table: pd.DataFrame) -> str:
-    """Sentences on how many arms are slower, and the worst of them, from `speedup.speedups`."""
+    """Sentences on how many arms are slower, and the slowest of them, from `speedup.speedups` or `best_k`."""
     if table.empty:
         return NO_PAIR
     sure = table["high"].notna().all()
@@ -66,7 +66,10 @@ def losses(table: pd.DataFrame) -> str:
     if lost.empty:
         return said
     worst = lost.loc[lost["speedup"].idxmin()]
-    return f"{said} The worst is {worst['arm']} on {worst['domain']} at {worst['load']}, at {_times(worst)}."
+    return (
+        f"{said} The slowest of these {len(table)} arms is {worst['arm']} on {worst['domain']} at "
+        f"{worst['load']}, at {_times(worst)}."
+    )
 
 
 def advice(runs: Iterable[RunRecord]) -> str:
