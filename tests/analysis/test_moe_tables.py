@@ -36,15 +36,15 @@ def test_targets_are_compared_at_the_best_common_arm(measured):
     assert (row.moe_arm, row.dense_arm) == ("EAGLE-3 K=3", "EAGLE-3 K=1")
     assert (row.moe.value, row.dense.value) == pytest.approx((0.9, 1.5))
     assert (row.moe_length, row.dense_length) == pytest.approx((1 + 3 * 0.8, 1.8))
-    assert not row.ahead
+    assert (row.ahead, row.behind) == (False, True)
 
 
 def test_a_larger_gain_is_stated_only_beyond_both_intervals(measured):
     slow = measured("dense", {None: 1.0, 5: 2.0})
     (row,) = moe_tables.beside(measured("moe", ARMS), slow).itertuples()
-    assert row.ahead
+    assert (row.ahead, row.behind) == (True, False)
     (once,) = moe_tables.beside(measured("moe", ARMS, restarts=1), slow).itertuples()
-    assert not once.ahead
+    assert (once.ahead, once.behind) == (False, False)
 
 
 def test_targets_without_a_common_arm_stand_beside_nothing(measured):

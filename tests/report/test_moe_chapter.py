@@ -47,6 +47,7 @@ def test_the_full_plan_draws_and_claims_what_its_records_say(full):
     assert re.search(r"batch 32 json +mixture +P-EAGLE K=8", said)
     assert re.search(r"pocket-moe, P-EAGLE K=8 +no thread kept back +1\.00×", said)
     assert re.search(r"target's pass +4\.0 +8\.0", said)
+    assert re.search(r"shown to pay (up to|at) [^.]*\. With the same arms it gains less than the", said)
     assert not re.search(r"[Nn]ot measured yet:|\bnan\b|Empty DataFrame", said)
 
 
@@ -63,6 +64,7 @@ def test_what_was_not_measured_is_named(quick):
     assert "**Not measured yet:** the dense target, experts touched and noise in the router." in said
     assert "nothing measured" in said
     assert "Takeaway" not in said
+    assert "With the same arms" not in said
 
 
 def test_noise_that_harms_takes_acceptance_where_answers_pass(full):

@@ -28,7 +28,7 @@ NOISE = (
 )  # fmt: skip
 BESIDE = (
     "load", "domain", "moe", "dense", "moe_arm", "dense_arm", "moe_length", "dense_length", "moe_base",
-    "dense_base", "ahead",
+    "dense_base", "ahead", "behind",
 )  # fmt: skip
 ARM = ["load", "domain", "label"]
 NAN = float("nan")
@@ -165,8 +165,8 @@ def beside(moe: Sequence[RunRecord], dense: Sequence[RunRecord]) -> pd.DataFrame
     """Each target's fastest arm, by load and domain, of those arms that both were measured with there.
 
     Columns: BESIDE; `moe` and `dense` are the `Estimate`s of the speed-ups over each target's own best
-    baseline, the lengths are the arms' own, in tokens/step, the bases those baselines, in tokens/s. `ahead`:
-    the mixture gains more, beyond the intervals.
+    baseline, the lengths are the arms' own, in tokens/step, the bases those baselines, in tokens/s. `ahead`
+    and `behind`: the mixture gains more or less, beyond the intervals.
     """
     if not (moe and dense):
         return summaries.frame([], BESIDE)
@@ -188,4 +188,5 @@ def _fastest(where: tuple[str, str], cell: pd.DataFrame) -> dict:
         **{f"{name}_length": row[f"length_{name}"] for name, row in best.items()},
         **{f"{name}_base": row[f"baseline_tokens_per_s_{name}"] for name, row in best.items()},
         "ahead": None not in (moe.low, dense.high) and moe.low > dense.high,
+        "behind": None not in (dense.low, moe.high) and dense.low > moe.high,
     }  # fmt: skip

@@ -38,6 +38,23 @@ def speculation(table: pd.DataFrame, single: pd.DataFrame) -> str:
     return "**Answer.** " + " ".join([*cases, *([_wins(table), *mean] if len(table) > 1 else ())])
 
 
+def pays(single: pd.DataFrame) -> str:
+    """Sentence on the batches at which one setting for all traffic is faster, from `best_over_domains`."""
+    loads = list(single["load"])
+    shown = [row.load for row in single.itertuples() if side(row.estimate) == "above"]
+    where = f"up to {shown[-1]}" if shown and loads[: len(shown)] == shown else f"at {listed(shown)}"
+    pays = f"is shown to pay {where}" if shown else "is not shown to pay at any batch"
+    return f"One setting for all traffic {pays} (compared at {listed(loads)})." if loads else ""
+
+
+def against_dense(beside: pd.DataFrame) -> str:
+    """Sentence on where a mixture gains less than a dense target, from `moe_tables.beside`."""
+    return (
+        "With the same arms it gains less than the dense target, beyond the intervals, in "
+        f"{sum(beside['behind'])} of {len(beside)} combinations, and more in {sum(beside['ahead'])}."
+    ) * bool(len(beside))
+
+
 def _wins(table: pd.DataFrame) -> str:
     """In how many it is faster: beyond the interval, or, where there is none, as it happened to come out."""
     fastest = speedup.fastest(table)
