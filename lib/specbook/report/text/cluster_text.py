@@ -13,7 +13,8 @@ def answer(runs: Named) -> str:
         ready = [scaling.stages(run)["ready"] for run in steps]
         said.append(
             f"When the load triples, a second pod serves after {ends(ready, '{:.0f}')} s (n="
-            f"{count(len(ready), 'repeat')}); the bound by arithmetic is {bound_s(steps):.0f} s."
+            f"{count(len(ready), 'repeat')}). The bound, with every stage at its worst, is "
+            f"{bound_s(steps):.0f} s."
         )
     if steps and bare:
         with_draft, without = _ttft_s(steps), _ttft_s(bare)
