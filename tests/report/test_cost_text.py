@@ -94,6 +94,13 @@ def test_tables_hold_both_bills_and_the_ways_to_buy():
     assert "no listed price" in cost_tables.purchases(PLAN.model_copy(update={"usd_per_hour": 1.0}), 1000.0)
 
 
+def test_the_widest_assumption_is_named_with_its_factor():
+    bars = [cost.Bar("utilisation", 0.1, 1.0, 5.0, 0.5), cost.Bar("price", 1.0, 2.0, 1.0, 2.0)]
+    assert cost_text.widest(bars) == (
+        "Of the assumptions, utilisation moves the bill most: 10.0 times between its two ends."
+    )
+
+
 def test_each_list_price_has_its_day_and_source():
     counted = dict.fromkeys(("input_characters", "output_characters", "input_tokens", "output_tokens"), 100)
     text = cost_text.sources(api_prices.apis(["GPT-5.4", "Claude Sonnet 5"], counted))

@@ -1,6 +1,6 @@
 """The cost chapter's answer, and what must be known of its prices."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -11,6 +11,7 @@ from specbook.config import prices
 from specbook.config.chapter import CostPlan
 from specbook.report.cost_tables import usd, with_interval
 from specbook.report.text import interval
+from specbook.stats.cost import Bar
 from specbook.suggestions import listed
 
 WORDS = {BASELINE: "without speculation", SPECULATING: "with speculation"}
@@ -59,6 +60,14 @@ def _verdict(cell: pd.DataFrame) -> str:
     change = f"{100 * abs(1 - ratio.value):.0f} % {'cheaper' if ratio.value < 1 else 'dearer'}"
     tie = "; it holds 1, so this is a tie" if side(ratio) == "within" else ""
     return f"There speculation makes tokens {change} (a ratio of {ratio.value:.2f}, {interval(ratio)}{tie})."
+
+
+def widest(bars: Sequence[Bar]) -> str:
+    """Which assumption moves the bill most, from `sensitivity.bars`; empty where none has a range."""
+    for one in bars[:1]:
+        times = max(one.at_low, one.at_high) / min(one.at_low, one.at_high)
+        return f"Of the assumptions, {one.name} moves the bill most: {times:.1f} times between its two ends."
+    return ""
 
 
 def sources(table: pd.DataFrame) -> str:
