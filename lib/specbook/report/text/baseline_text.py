@@ -1,18 +1,19 @@
-"""The answer of the chapter on a server without speculation, and late first chunks in any chapter's."""
+"""The answer of the chapter on a server without speculation."""
 
 from collections.abc import Iterable
 
 import pandas as pd
 
-from specbook.analysis import latency, stream_stalls, summaries
+from specbook.analysis import latency, steps, summaries
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
+from specbook.report.text import ends
 from specbook.stats.power import MOST_RESTARTS
 from specbook.suggestions import listed
 
 
 def answer(runs: Iterable[RunRecord]) -> str:
-    """What the server gives without speculation, in one sentence."""
+    """What the server gives without speculation, and how much of its steps no roofline explains."""
     runs = RunSet.of(runs).closed
     if not runs:
         return "**Answer.** No closed loop was measured, so no speed can be told."
@@ -32,7 +33,14 @@ def answer(runs: Iterable[RunRecord]) -> str:
             f", and **{fast:.0f} tokens/s** at batch {last:g}: {last / first:g} times the requests give "
             f"{fast / slow:.1f} times the tokens"
         )
-    return f"{said} (medians over domains and restarts)."
+    return f"{said} (medians over domains and restarts).{_overhead(runs)}"
+
+
+def _overhead(runs: RunSet) -> str:
+    decode = steps.decode_steps(runs)
+    shares = (100 * decode["overhead_s"].astype(float) / decode["step_s"]).dropna()
+    limit = "of a decode step is overhead, time that neither memory nor arithmetic needs."
+    return f" {ends(shares, '{:.0f}')} % {limit}" if len(shares) else ""
 
 
 def wide(clocks: pd.DataFrame) -> str:
@@ -60,16 +68,3 @@ def _cure(restarts: int) -> str:
     if restarts > MOST_RESTARTS:
         return f"even {MOST_RESTARTS} restarts like these are too few"
     return f"about {restarts} restarts like these would bring it to {latency.WIDE:g}"
-
-
-def late_chunks(runs: Iterable[RunRecord]) -> str:
-    """How many answers' first chunks came late, and what is not claimed of them."""
-    late = stream_stalls.late_answers(summaries.pooled_requests(runs))
-    if not late.count:
-        return f"**Late first chunks.** There are none in {late.requests} requests."
-    return (
-        f"**Late first chunks.** In {late.count} of {late.requests} requests the first chunks came "
-        f"together, though the engine writes them a step apart; the largest share is that of {late.worst}, "
-        f"{late.worst_count} of {late.worst_requests}. Their TTFT and TPOT time the stream, not the engine. "
-        "Where they decide a p99 of TTFT, its point is hollow, and nothing is claimed of it."
-    )
