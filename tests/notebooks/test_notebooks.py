@@ -11,12 +11,15 @@ import pytest
 
 import chapters
 from specbook import config
+from specbook.report import executed_pages
 
 PROJECT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((PROJECT / "notebooks").glob("*.ipynb"))
 MAX_LINES = 25
 VISIBLE = 0.5
 """Least share of a chapter's lines of code that a reader sees without opening a cell."""
+SHORT = 6
+"""Lines of a page's first cell, its title and question: the answer follows on the same screen."""
 LONG_ENOUGH = 8
 """Words of prose before a cell that draws: it has to say what to look for."""
 
@@ -126,5 +129,8 @@ def test_every_figure_is_referred_to_and_introduced(cells):
 
 def test_a_page_opens_with_its_question_and_ends_with_advice(cells):
     assert "**Question.**" in cells[0].source
-    assert any(".answer(" in cell.source or "answers_text." in cell.source for cell in code(cells)[:5])
+    (answer,) = [cell for cell in code(cells) if executed_pages.ANSWER in cell.metadata.get("tags", [])]
+    assert ".answer(" in answer.source or "answers_text." in answer.source
+    assert "remove-input" in answer.metadata.tags
+    assert len(cells[0].source.splitlines()) <= SHORT
     assert any(cell.source.startswith("## What to do") for cell in cells if cell.cell_type == "markdown")

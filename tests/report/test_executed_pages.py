@@ -165,6 +165,13 @@ def test_a_figure_that_was_not_drawn_keeps_its_words():
     assert executed_pages.clean(notebook).cells[0].source == "The figure (not measured yet) shows"
 
 
+def test_the_answer_stands_below_the_question():
+    question, *between = (v4.new_markdown_cell(text) for text in ("# Question", "words", "more"))
+    answer = v4.new_code_cell("answer", metadata={"tags": ["answer", "remove-input"]})
+    notebook = v4.new_notebook(cells=[question, *between, answer])
+    assert executed_pages.clean(notebook).cells == [question, answer, *between]
+
+
 def states(names) -> dict:
     """Widget states as papermill saves them: a box, and in it sliders and an output."""
     children = {

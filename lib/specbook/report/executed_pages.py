@@ -26,6 +26,8 @@ from specbook.report.figures import svg
 STAMP = "specbook"
 """Key of a notebook's metadata that says which plan its outputs are of."""
 INJECTED = "injected-parameters"
+ANSWER = "answer"
+"""Tag of the cell whose output a page shows below its question, before the code that computes it."""
 FIGURE = re.compile(r"\[([^\]]+)\]\(#(fig-[a-z0-9-]+)\)")
 ROLES = (
     (re.compile(r'\[([^\]]+)\]\(\.\./book/glossary\.md "([^"]+)"\)'), r"{term}`\1 <\2>`"),
@@ -127,7 +129,8 @@ def _plan(page: Path) -> str:
 
 def clean(notebook: NotebookNode) -> NotebookNode:
     """The notebook without what differs from run to run or needs a kernel (timings, paths, progress bars,
-    widgets), and with what a page has instead: sliders that work, figures that are named, roles for links.
+    widgets), and with what a page has instead: sliders that work, figures that are named, roles for links,
+    the answer below the question.
     """
     widgets = notebook.metadata.get("widgets", {})
     drawn = {name for cell in notebook.cells if (name := _figure_name(cell)) is not None}
@@ -143,6 +146,9 @@ def clean(notebook: NotebookNode) -> NotebookNode:
             cell.outputs = [_drawn(cell, _portable(one)) for one in outputs if one is not None]
         else:
             cell.source = as_roles(cell.source, drawn)
+    answers = [cell for cell in notebook.cells if ANSWER in cell.metadata.get("tags", [])]
+    rest = [cell for cell in notebook.cells if cell not in answers]
+    notebook.cells = [*rest[:1], *answers, *rest[1:]]
     return notebook
 
 
