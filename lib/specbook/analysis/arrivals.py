@@ -22,8 +22,9 @@ def poisson(runs: RunSet) -> pd.DataFrame:
 
     Columns: arm, domain, rate_per_s (asked for), arrived_per_s and served_per_s (what came and what left,
         each counted from its first to its last: the wait for the last answers belongs to neither),
-        queue_wait_s (mean), and of E2E p50 and p99 the value in seconds, its ends, and whether prompts are
-        enough: e2e_p50_s, e2e_p50_low_s, e2e_p50_high_s, e2e_p50_enough, e2e_p50_estimate (the `Estimate`),
+        queue_wait_s (mean; NaN of an engine that does not tell), and of E2E p50 and p99 the value in seconds,
+        its ends, and whether prompts are enough: e2e_p50_s, e2e_p50_low_s, e2e_p50_high_s, e2e_p50_enough,
+        e2e_p50_estimate (the `Estimate`),
         and so on; and records (their ids).
     """
     groups: dict[tuple, list[RunRecord]] = {}
@@ -35,7 +36,7 @@ def poisson(runs: RunSet) -> pd.DataFrame:
 
 def _arrivals(key: tuple, group: list[RunRecord]) -> dict[str, Any]:
     got = [run.measurement for run in group if run.measurement is not None]
-    finished = sum(one.server.requests_finished for one in got)
+    waits, finished = [one.server.queue_time_s for one in got], sum(one.throughput.completed for one in got)
     answered = latency.answered(group)
     windows = [rows for _, rows in answered.groupby(["restart", "round"])]
     e2e = latency.requests(answered, "e2e_s")
@@ -43,7 +44,7 @@ def _arrivals(key: tuple, group: list[RunRecord]) -> dict[str, Any]:
         "arm": key[0], "domain": key[1], "rate_per_s": key[2],
         "arrived_per_s": _pace([rows["start_s"] for rows in windows]),
         "served_per_s": _pace([rows["start_s"] + rows["e2e_s"] for rows in windows]),
-        "queue_wait_s": sum(one.server.queue_time_s for one in got) / max(finished, 1),
+        "queue_wait_s": float("nan") if None in waits else sum(waits) / max(finished, 1),
         **_columns("e2e_p50", e2e, 0.5), **_columns("e2e_p99", e2e, 0.99),
         "records": tuple(run.run_id for run in group),
     }  # fmt: skip

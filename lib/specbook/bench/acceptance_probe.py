@@ -98,7 +98,7 @@ def _ask(server: Asked, prompt: Prompt, max_tokens: int, clock: Callable[[], flo
         raise ConfigError(f"{server.client.url} does not draft: there is nothing to accept. Give it a draft")
     if why := counters.not_of(counted, took["output_tokens"]):
         raise EngineError(f"{server.client.url}: {why}")
-    alone = counted.server.requests_finished == 1
+    alone = counted.server.requests_finished in (1, None)
     alone = alone and counted.server.generation_tokens == took["output_tokens"]  # else others are under way
     return Probed(**who, **took, spec_decode=counted.spec_decode if alone else None)
 

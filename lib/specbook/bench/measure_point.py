@@ -152,10 +152,12 @@ def raise_if_requests_failed(result: dict[str, Any]) -> None:
 
 def disagreement(window: Window, point: Point) -> str | None:
     """The first pair of figures on which the server's counters and the load generator differ."""
-    result, drafted = window.result, window.spec_decode
+    result, drafted, finished = window.result, window.spec_decode, window.server.requests_finished
+    if finished is None:
+        finished = result["completed"]
     pairs = {
-        "requests": (window.server.requests_finished, result["completed"]),
-        "planned requests": (window.server.requests_finished, point.load.num_requests),
+        "requests": (finished, result["completed"]),
+        "planned requests": (finished, point.load.num_requests),
         "output tokens": (window.server.generation_tokens, result["total_output_tokens"]),
         "prompt tokens": (window.server.prompt_tokens, result["total_input_tokens"]),
     }

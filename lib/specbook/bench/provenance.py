@@ -129,8 +129,13 @@ def weights_sha256(target: Target, speculation: Speculation | None) -> dict[str,
 
 def today(target: Target, speculation: Speculation | None, traffic: Traffic | None = None) -> Provenance:
     """What a measurement started now would say of itself; the command lines are for whoever runs them."""
-    environment = engine.of(target).environment(target, speculation)
+    own = engine.of(target)
+    environment = own.environment(target, speculation)
+    # Another engine is no part of this one's build; but its load generator is part of a measurement.
+    tools = {name for each in engine.known() if each.load_tool for name in each.packages}
+    others = {name for each in engine.known() for name in each.packages} - tools - {*own.packages}
     served = {
+        "versions": {name: text for name, text in versions().items() if name not in others},
         "weights_sha256": weights_sha256(target, speculation),
         "draft_trained_depth": preflight.trained_depth(speculation),
         "prompts_sha256": prompts_sha256(traffic) if traffic else "",

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from specbook import paths
 from specbook.bench.hardware import PEAKS
 from specbook.config import AnyPlan, machines, models, prices
-from specbook.config.checkpoint import Checkpoint, read_config
+from specbook.config.checkpoint import Checkpoint, read_config, weight_files
 from specbook.config.machines import Machine
 from specbook.config.schema import REQUESTS_A_SLOT, Arm, Point, Speculation, Target, resolve_model
 from specbook.errors import ConfigError
@@ -144,7 +144,7 @@ def drafted(target: Target, speculation: Speculation | None) -> Draft:
     folder = Path(resolve_model(speculation.model))
     if folder.is_dir():
         layers = Checkpoint(folder.name, read_config(folder)).get("num_hidden_layers") or 1
-        return Draft(sum(p.stat().st_size for p in folder.glob("*.safetensors")), layers)
+        return Draft(sum(p.stat().st_size for p in weight_files(folder)), layers)
     named = models.by_hub_id(target.model)
     head = models.load(named[0]).head_of(speculation.model) if named else None
     return Draft(head.weight_bytes, head.num_layers) if head else Draft(None, 1)

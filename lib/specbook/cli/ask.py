@@ -91,7 +91,7 @@ def _counted(server: Server | Running, before: Counters | None, output_tokens: i
         return unknown | {"unknown": str(error)}
     if why := counters.not_of(counted, output_tokens):
         return unknown | {"unknown": why}
-    beside, generated = counted.server.requests_finished - 1, counted.server.generation_tokens
+    beside, generated = (counted.server.requests_finished or 1) - 1, counted.server.generation_tokens
     if output_tokens is None and not beside:
         output_tokens = generated
     return {

@@ -45,8 +45,8 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files that an engine would load: safetensors, and where there are none those of older formats."""
-    for pattern in ("*.safetensors", "*.bin", "*.pt"):
+    """The files that an engine would load: safetensors, and where there are none those of other formats."""
+    for pattern in ("*.safetensors", "*.bin", "*.pt", "*.gguf"):
         if files := sorted(path for path in folder.glob(pattern) if not path.name.startswith(OF_TRAINING)):
             return files
     return []

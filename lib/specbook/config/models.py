@@ -14,14 +14,14 @@ from specbook.config.yaml_files import read_as
 from specbook.errors import ConfigError
 from specbook.suggestions import near
 
-Format = Literal["bf16", "fp8", "int4-awq", "mxfp4"]
+Format = Literal["bf16", "fp8", "int4-awq", "mxfp4", "gguf-q4_1"]
 Revision = Field(default=None, pattern=r"^[0-9a-f]{40}$")
 SHAPES = "build/shapes"
 """Folder of models and heads of which only the shape is served: see `shape`."""
 
 
 class Weights(Packaged):
-    """One set of a model's weights: on a hub, or made of a GGUF that comes in a package."""
+    """One set of a model's weights: on a hub, or a GGUF in a package, kept or made into safetensors."""
 
     model: Name
     """Hub id; with `pip`, the folder below `build/` that `bench.packaged_models` makes."""

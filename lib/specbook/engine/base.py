@@ -1,6 +1,7 @@
 """What a folder beside this file has to bring to be an engine, and the engines there are, by name."""
 
 import importlib.metadata
+import os
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Literal, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict
 
+from specbook.config.methods import Method
 from specbook.config.schema import Point, Speculation, Target
 from specbook.errors import ConfigError
 from specbook.records.run import ServerCounters, SpecDecodeCounters
@@ -16,6 +18,7 @@ from specbook.suggestions import near
 
 OPEN_PATHS = "SPECBOOK_OPEN_PATHS"
 """Variable of a server with a key: the paths that need none, separated by spaces."""
+SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 Device = Literal["cpu", "accelerator"]
 
 
@@ -127,6 +130,15 @@ def which(*commands: str) -> str | None:
     return next((path for command in commands if (path := shutil.which(command))), None)
 
 
+def inherited(prefixes: tuple[str, ...]) -> dict[str, str]:
+    """Variables of the caller that begin so and matter to an engine; none that may hold a secret."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(prefixes) and not any(word in name for word in SECRET)
+    }
+
+
 def version(distribution: str) -> str | None:
     """The installed version of a package."""
     try:
@@ -163,6 +175,9 @@ class Engine(Protocol):
         Raises:
             EngineError: if nothing is, with the command that installs it.
         """
+
+    def knows(self, method: type[Method]) -> bool:
+        """Whether it drafts by this method."""
 
     def refusal(self, target: Target, speculation: Speculation | None) -> str | None:
         """What of this it cannot do, and what to do instead; None when it can."""

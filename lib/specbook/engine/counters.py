@@ -48,6 +48,8 @@ def _grown(before: T | None, after: T) -> T:
 
 
 def _difference(name: str, before: Any, after: Any) -> Any:
+    if after is None:
+        return None
     if isinstance(after, tuple):
         before = before or (0,) * len(after)
         if len(before) != len(after):
@@ -60,10 +62,14 @@ def _difference(name: str, before: Any, after: Any) -> Any:
 
 
 def settled(read: Callable[[], Counters], before: Counters, finished: int) -> Counters:
-    """What `read` gives once `finished` requests more than `before` are counted, or after `SETTLE_S`."""
+    """What `read` gives once `finished` requests more than `before` are counted, or after `SETTLE_S`.
+
+    At once of an engine that counts no requests: its page is as of the last one.
+    """
     deadline = time.monotonic() + SETTLE_S
     while True:
         now = read()
-        if delta(before, now).server.requests_finished >= finished or time.monotonic() > deadline:
+        counted = delta(before, now).server.requests_finished
+        if counted is None or counted >= finished or time.monotonic() > deadline:
             return now
         time.sleep(0.05)

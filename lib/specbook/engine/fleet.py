@@ -13,6 +13,7 @@ from typing import Self
 import psutil
 
 from specbook import engine
+from specbook.config.checkpoint import weight_files
 from specbook.config.schema import Arm, resolve_model
 from specbook.engine.preflight import models
 from specbook.engine.server import Server
@@ -37,7 +38,7 @@ def at_once(arms: Sequence[Arm]) -> int:
 def _weights_bytes(model: str) -> float:
     """Bytes of a local model's weights; infinite for a hub id, of which nothing is known here."""
     folder = Path(resolve_model(model))
-    return sum(f.stat().st_size for f in folder.glob("*.safetensors")) if folder.is_dir() else float("inf")
+    return sum(f.stat().st_size for f in weight_files(folder)) if folder.is_dir() else float("inf")
 
 
 class Fleet:

@@ -14,8 +14,8 @@ from specbook.config.checkpoint import Checkpoint, read_config, read_json, weigh
 from specbook.config.schema import Speculation, Target, resolve_model
 from specbook.errors import ConfigError, EngineError
 
-LFS, PICKLE = b"version https://git-lfs", b"\x80"
-"""How a pointer of Git LFS begins, and a PyTorch file from before those were archives."""
+LFS, PICKLE, GGUF = b"version https://git-lfs", b"\x80", b"GGUF"
+"""How a pointer of Git LFS begins, a PyTorch file from before those were archives, and a GGUF."""
 TEMPLATE_FILES = ("tokenizer_config.json", "chat_template.json")
 OWN_TEMPLATE = {"--chat-template", "--tokenizer", "--tokenizer-mode"}
 """Arguments with which the engine takes a template from elsewhere."""
@@ -68,7 +68,7 @@ def _start(path: Path) -> bytes:
 def check_weights(folder: Path) -> None:
     """Every weight file is complete, and none that the index names is missing."""
     files = weight_files(folder)
-    older = bool(files) and files[0].suffix != ".safetensors"
+    older = bool(files) and files[0].suffix in (".bin", ".pt")
     index = folder / ("pytorch_model.bin.index.json" if older else "model.safetensors.index.json")
     named = _indexed(index) if index.is_file() else set()
     if missing := sorted(named - {f.name for f in files}) or ([] if files else ["model.safetensors"]):
@@ -81,6 +81,10 @@ def check_weights(folder: Path) -> None:
             raise ConfigError(
                 f"{path} is a pointer of Git LFS, not the weights: run `git lfs pull` in {folder}"
             )
+        if path.suffix == ".gguf":
+            if not start.startswith(GGUF):
+                raise ConfigError(f"{path} is no GGUF file: copy or convert it again")
+            continue
         if older:
             if not zipfile.is_zipfile(path) and not start.startswith(PICKLE):
                 raise ConfigError(f"{path} is half-written or no PyTorch file: copy or train it again")

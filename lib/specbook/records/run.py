@@ -39,12 +39,13 @@ class ServerCounters(Frozen):
 
     prompt_tokens: int = Field(ge=0)
     generation_tokens: int = Field(ge=0)
-    requests_finished: int = Field(ge=0)
+    requests_finished: int | None = Field(ge=0)
+    """None of an engine that does not count them."""
     prefix_cache_hits: int = Field(ge=0)
     """Prompt tokens served from the prefix cache; 0 when it is off."""
     preemptions: int = Field(ge=0)
-    queue_time_s: float = Field(ge=0)
-    """Sum over finished requests of the time before first scheduling."""
+    queue_time_s: float | None = Field(ge=0)
+    """Sum over finished requests of the time before first scheduling; None of an engine without it."""
 
 
 class Utilisation(Frozen):

@@ -16,8 +16,11 @@ class Echo:
     def build(self):
         return Build("echo", "1", "cpu")
 
+    def knows(self, method):
+        return method.name == "ngram"
+
     def refusal(self, target, speculation):
-        if speculation and speculation.method != "ngram":
+        if speculation and not self.knows(speculation.drafting):
             return f"Echo cannot draft by {speculation.method!r}: use ngram"
         return None
 

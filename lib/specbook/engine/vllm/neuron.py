@@ -14,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 
 from specbook import paths
+from specbook.config.methods import Method
 from specbook.config.schema import Speculation, Target, digest, resolve_model
 from specbook.engine.base import Build, Check, Counters, Device
 from specbook.engine.vllm import telemetry
@@ -34,7 +35,6 @@ class NxdInference(Vllm):
 
     name = "vllm-nxdi"
     title = "vLLM over NxD Inference"
-    packages = (LIBRARY, "neuronx-cc")
     load_tool = profiler = None
 
     def build(self) -> Build:
@@ -54,6 +54,10 @@ class NxdInference(Vllm):
         """Known without the library too."""
         return "accelerator"
 
+    def knows(self, method: type[Method]) -> bool:
+        """Those of its graphs."""
+        return method.name in MODES
+
     def refusal(self, target: Target, speculation: Speculation | None) -> str | None:
         """Methods that it does not know, random weights, acceptance that is played, and K by batch."""
         if target.load_format == "dummy" or (speculation and speculation.synthetic_acceptance_rates):
@@ -62,7 +66,7 @@ class NxdInference(Vllm):
             return (
                 f"{self.title} compiles one K into its graph: name no num_speculative_tokens_per_batch_size"
             )
-        if speculation is None or speculation.method in MODES:
+        if speculation is None or self.knows(speculation.drafting):
             return None
         return (
             f"{self.title} drafts with {' or '.join(MODES)}, not with {speculation.method!r}: Medusa and "

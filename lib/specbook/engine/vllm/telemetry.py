@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from specbook.engine import prometheus
 from specbook.engine.base import Counters, Pulse
 from specbook.errors import EngineError
 from specbook.records.run import ServerCounters, SpecDecodeCounters
@@ -51,7 +52,7 @@ def read(text: str, uncounted: Collection[str] = ()) -> Counters:
                 positions[int(sample.labels["position"])] += int(sample.value)
     wanted = [name for field, name in SERVER.items() if field not in uncounted]
     if missing := [name for name in wanted if name not in totals]:
-        raise EngineError(f"/metrics has no {missing[0]}: this vLLM release is not one specbook knows (0.32)")
+        raise EngineError(prometheus.lacking(text, missing[0], "vLLM", "0.32"))
     server = ServerCounters(**{field: totals[name] for field, name in SERVER.items()})
     if SPEC_DECODE["num_drafts"] not in totals:
         return Counters(server, None)
