@@ -156,8 +156,8 @@ class Engine(Protocol):
     """The word for people."""
     packages: tuple[str, ...]
     """Distributions whose versions a record keeps."""
-    key_variable: str
-    """Environment variable in which the server takes its API key."""
+    key_variable: str | None
+    """Environment variable in which the server takes its API key; None where it takes none there."""
     lock_arguments: tuple[str, ...]
     """Arguments with which a server that has a key demands it on every path but those in OPEN_PATHS."""
     health_path: str

@@ -54,6 +54,11 @@ class Server:
         self.port = port or preflight.free_port()
         self.ready_timeout_s = ready_timeout_s
         self.engine = engine.of(target)
+        if api_key and self.engine.key_variable is None:
+            raise ConfigError(
+                f"{self.engine.title} takes a key on its command line, where other users could read it. To "
+                "fix: give no key, or another engine"
+            )
         lock = self.engine.lock_arguments if api_key else ()
         self.command = [*self.engine.command(target, speculation, self.port), *lock]
         self._open_paths = [self.engine.health_path, *([self.engine.counters_path] if open_counters else [])]
