@@ -90,11 +90,11 @@ def _source(row: PublishedRow, place: int) -> str:
     day = f"{row.date}" if row.date else ""
     status = " · ".join(filter(None, (row.status, day)))
     small = "".join(f"<small>{html.escape(words)}</small>" for words in (status, row.notes) if words)
-    link = f'<a href="#source-{place}">{html.escape(_short(row))}</a>'
+    link = f'<a href="#source-{place}">{html.escape(short_source(row))}</a>'
     return f'<td data-sort="{day}">{link}{small}</td>'
 
 
-def _short(row: PublishedRow) -> str:
+def short_source(row: PublishedRow) -> str:
     """`vllm-project/speculators` for a repository, the host for another page, else the words."""
     if row.address is None:
         return row.source

@@ -23,6 +23,7 @@ from specbook.records.run_set import RunSet
 from specbook.report import (
     break_even_page,
     calculator_page,
+    engines_page,
     executed_pages,
     gate_page,
     headline,
@@ -171,12 +172,13 @@ def _one_kernel() -> Iterator[Callable[[], Any]]:
 
 
 def prepare(names: Iterable[str], hardware: str = "cpu", group: str = "full") -> None:
-    """Write what prose pages include: front page, calculator, published numbers, memory, break-even, card."""
+    """Write what prose pages include: numbers from records, from sources, and computed."""
     folder, plans = executed_dir(), _drafting(names, hardware, group)
     published_page.write(folder)
     memory_page.write(folder)
     break_even_page.write(folder)
     gate_page.write(folder)
+    engines_page.write(folder)
     headline.write(_records(max(plans, key=lambda plan: len(plan.drafts), default=None)), folder)
     runs = _records(plans[0] if plans else None)
     calculator_page.write(runs if _has_prices(runs) else records.replay(config.load(*SHIPPED)), folder)
