@@ -244,6 +244,31 @@ class ObeyedSchedule(Frozen):
     comebacks: tuple[Comeback, ...]
 
 
+# answers sampled above temperature 0
+
+BASELINE, RESTARTED, WRONG = "baseline", "baseline, restarted", "wrong sampler"
+"""Names of the arms beside the method's own."""
+
+
+class SampledArm(Frozen):
+    """What one server answered at one temperature, each answer with a seed of its own."""
+
+    arm: str
+    restart: int
+    temperature: float
+    answers: tuple[tuple[tuple[int, ...], ...], ...]
+    """[prompts, samples, tokens] ids, the end-of-turn token included."""
+    spec_decode: SpecDecodeCounters | None = None
+    """Draft counters over all of these answers; None without speculation."""
+
+
+class SampledAnswers(Frozen):
+    """All arms of all restarts."""
+
+    prompt_ids: tuple[str, ...]
+    arms: tuple[SampledArm, ...]
+
+
 # a cluster: seconds count from the first arrival of the load, and what came before is negative
 
 Outcome = Literal["whole", "truncated", "refused"]
