@@ -75,4 +75,5 @@ def test_the_typical_case_stands_beside_the_best_case(tmp_path, runs, monkeypatc
     path = readme(tmp_path)
     headline.write_readme(runs, path, tmp_path / "headline.png")
     said = re.search(r"The typical case is a public model, smollm2-135m, .*", path.read_text())
-    assert re.search(r"\d× \[.*\] on humaneval \(EAGLE-3 K=\d\).* in the median\.", said[0])
+    at_one = r"at batch 1 .*\d× \[.*\] on humaneval \(\S+ K=\d\).* in the median"
+    assert re.search(at_one + r"; at batch 8 [\d.]+× \[[^;]*\] on sharegpt \([^;]*\)\.", said[0])

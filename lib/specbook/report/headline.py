@@ -114,13 +114,18 @@ def _typical(runs: RunSet) -> list[str]:
     if table.empty:
         return []
     suited = speedup.fastest(table.assign(speedup=[one.value for one in table["without"]]))
-    each = [f"{row.without.span('×')} on {row.domain} ({row.label})" for row in suited.itertuples()]
-    loads, median = listed(suited["load"].unique()), suited["speedup"].median()
+    each = [_at_one_load(load, rows) for load, rows in suited.groupby("load", sort=False)]
     return [
-        f"The typical case is a public model, {runs[0].point.target.name}, on public prompts (chapter 9). At "
-        f"{loads}, without answers that repeat themselves and with the method that suits each set, decoding "
-        f"runs at {listed(each)} the speed without speculation, {median:.2f}× in the median."
+        f"The typical case is a public model, {runs[0].point.target.name}, on public prompts (chapter 9), "
+        "without answers that repeat themselves and with the method that suits each set. Times the speed of "
+        f"decoding without speculation, it reaches {'; '.join(each)}."
     ]
+
+
+def _at_one_load(load: str, suited: pd.DataFrame) -> str:
+    each = [f"{row.without.span('×')} on {row.domain} ({row.label})" for row in suited.itertuples()]
+    median = f", {suited['speedup'].median():.2f}× in the median" if len(each) > 1 else ""
+    return f"at {load} {listed(each)}{median}"
 
 
 def _loops(best: pd.DataFrame, runs: Sequence[RunRecord]) -> list[str]:

@@ -20,8 +20,8 @@ GOAL = 2.5
 HEAD = """# Skill: an inference server with speculative decoding
 
 Written by `specbook skill` from the records of `results/`; a test compares. All of it was measured with
-vLLM's CPU build on two cores and with the pocket models that this project trained, which is the best case for
-a draft. Nothing was measured on a GPU.
+vLLM's CPU build on two cores: with the pocket models that this project trained, which is the best case for a
+draft, and with a public model on public prompts. Nothing was measured on a GPU.
 """
 
 
@@ -29,14 +29,19 @@ def text(hardware: str = "cpu") -> str:
     """The whole document, of the full plans' records on one hardware folder."""
     dense, head = _runs("03_p_eagle", hardware), _runs("02_eagle3", hardware)
     every = _runs("05_moe", hardware)
+    public = records.of_chapter(*headline.PUBLIC)
     moe, _ = moe_tables.by_target(plans.load("05_moe", hardware, "full"), every)
     cluster = experiments.replay(plans.load("07_hpa", hardware, "full"), partial=True)
     named = cluster_tables.named(cluster)
     answer = cluster_text.answer(named).removeprefix("**Answer.** ")
     sections = {
-        "The rubric": [_rubric(dense, moe, head, named)],
+        "The rubric": [_rubric(dense, public, moe, head, named)],
         "The stack": [_stack(dense)],
-        "Speed": [_speed("Dense target", dense), _speed("Mixture of experts", moe)],
+        "Speed": [
+            _speed("Dense target", dense),
+            _speed("Public dense target", public),
+            _speed("Mixture of experts", moe),
+        ],
         "Acceptance by kind of traffic": [_acceptance(head)],
         "The slowest requests": [_tails(head)],
         "Drift": [_drift(hardware)],
@@ -52,7 +57,11 @@ def _runs(chapter: str, hardware: str) -> list[RunRecord]:
 
 
 def _rubric(
-    dense: Sequence[RunRecord], moe: Sequence[RunRecord], head: Sequence[RunRecord], cluster: Named
+    dense: Sequence[RunRecord],
+    public: Sequence[RunRecord],
+    moe: Sequence[RunRecord],
+    head: Sequence[RunRecord],
+    cluster: Named,
 ) -> str:
     kinds = acceptance.by_domain(head)["domain"].nunique()
     loads = listed(run.point.load.label for run in head)
@@ -63,6 +72,7 @@ def _rubric(
     rolled = "; ".join(f"{one['lost']} of {one['sent']:,} requests lost" for one in lost) or "not measured"
     lines = [
         (f"{GOAL:g}x at matched quality, dense", _reached(dense), "chapters 2 and 3"),
+        (f"{GOAL:g}x at matched quality, a public dense model", _reached(public), "chapter 9"),
         (f"{GOAL:g}x at matched quality, mixture of experts", _reached(moe), "chapter 5"),
         ("acceptance per kind of traffic", f"{kinds} kinds", "below, chapters 2 to 4"),
         ("p99 at batch 1, 8 and 32, with and without", f"measured at {loads}", "below, chapter 2"),
