@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from engine_models import cut_down, make_mixture, make_model
+from engine_models import make_mixture, make_model
 
 from specbook import engine, paths
 from specbook.bench import loadgen
@@ -116,21 +116,6 @@ def noisy(up, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
         return Server(target, log_dir=folder.parent)
 
     return up("noisy", start)
-
-
-@pytest.fixture
-def played(up, tmp_path_factory: pytest.TempPathFactory) -> Server:
-    """A shape without weights, whose draft is accepted at rates that are set; its API key is `k`."""
-
-    def start() -> Server:
-        loadgen.shared()
-        target, head = cut_down(tmp_path_factory.mktemp("shape"))
-        how = Speculation(
-            method="eagle3", model=head, num_speculative_tokens=3, synthetic_acceptance_rates=(0.8, 0.5, 0.3)
-        )
-        return Server(target, how, api_key="k", log_dir=tmp_path_factory.mktemp("logs"))
-
-    return up("played", start)
 
 
 @pytest.fixture

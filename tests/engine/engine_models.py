@@ -1,13 +1,9 @@
-"""Models of random weights, or of none, that a real engine can serve."""
+"""Models of random weights that a real engine can serve: for tests when no pocket model is there."""
 
-import json
 import sysconfig
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-from specbook.config import models
-from specbook.config.schema import Target
 
 VOCAB_SIZE = 4096
 CHAT_TEMPLATE = (
@@ -77,23 +73,3 @@ def make_mixture(folder: Path) -> Path:
     Qwen3MoeForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
     make_tokenizer(folder)
     return folder
-
-
-def cut_down(folder: Path) -> tuple[Target, str]:
-    """Target and EAGLE-3 head with the shapes of two of `params/models/`, cut down; neither has weights."""
-    target = Target(
-        name="shape", model=_shaped(folder, "qwen3-32b-bf16", num_hidden_layers=10), max_model_len=512,
-        load_format="dummy", dtype="float32", execution="eager", max_num_seqs=4,
-    )  # fmt: skip
-    return target, _shaped(folder, "qwen3-32b-eagle3", draft_vocab_size=512)
-
-
-def _shaped(folder: Path, name: str, **changes: int) -> str:
-    config = models.shape(name) | {
-        "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 2, "num_key_value_heads": 1,
-        "head_dim": 32, "vocab_size": VOCAB_SIZE, "torch_dtype": "float32", **changes,
-    }  # fmt: skip
-    (folder / name).mkdir()
-    (folder / name / "config.json").write_text(json.dumps(config))
-    make_tokenizer(folder / name)
-    return str(folder / name)

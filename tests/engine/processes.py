@@ -1,15 +1,8 @@
-"""Which processes a server has, and which still run."""
+"""Which processes still run."""
 
 import time
 
 import psutil
-
-from specbook.engine.server import Server
-
-
-def core(server: Server) -> psutil.Process:
-    """vLLM's process between the one that answers and the one that computes."""
-    return next(one for one in map(psutil.Process, server.pids()) if "EngineCore" in one.name())
 
 
 def runs(pid: int) -> bool:

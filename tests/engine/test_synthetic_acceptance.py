@@ -4,10 +4,14 @@ import json
 
 import pytest
 import torch
-from engine_models import cut_down
+from engine_models import VOCAB_SIZE, make_tokenizer
 from pydantic import ValidationError
 
-from specbook.bench import provenance
+import factories
+from specbook.bench import experiments, loadgen, provenance
+from specbook.bench.experiments import synthetic_acceptance
+from specbook.config import models
+from specbook.config.chapter import Experiment
 from specbook.config.schema import Speculation, Target
 from specbook.engine import preflight
 from specbook.engine.base import Build
@@ -87,9 +91,60 @@ def test_over_many_draws_the_rates_are_those_that_were_set():
     assert joint == pytest.approx(RATES, abs=0.03)
 
 
+def shaped(folder, name, **changes):
+    """A folder with the shape of a model in params/models/, cut down to a size that starts in seconds."""
+    config = models.shape(name) | {
+        "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 2, "num_key_value_heads": 1,
+        "head_dim": 32, "vocab_size": VOCAB_SIZE, "torch_dtype": "float32", **changes,
+    }  # fmt: skip
+    (folder / name).mkdir()
+    (folder / name / "config.json").write_text(json.dumps(config))
+    make_tokenizer(folder / name)
+    return str(folder / name)
+
+
+def cut_down(folder):
+    target = SHAPE.model_copy(
+        update={"model": shaped(folder, "qwen3-32b-bf16", num_hidden_layers=10), "dtype": "float32"}
+    ).model_copy(update={"execution": "eager", "max_num_seqs": 4})
+    return target, shaped(folder, "qwen3-32b-eagle3", draft_vocab_size=512)
+
+
 def test_without_weights_a_folder_is_served_as_a_shape_only(tmp_path):
     target, _ = cut_down(tmp_path)
     preflight.check(target, None)
     with pytest.raises(ConfigError, match=r"lacks model\.safetensors"):
         preflight.check(target.model_copy(update={"load_format": "auto"}), None)
     assert provenance.model_sha256(target.model, None).startswith("shape:")
+
+
+@pytest.mark.engine
+def test_a_drafts_own_acceptance_is_counted_and_then_played(tmp_path, monkeypatch):
+    """Random weights agree on nothing: what is counted of them is exchanged for RATES before it is played."""
+    target, head = cut_down(tmp_path)
+    asked = Experiment(
+        name="playback",
+        parameters={
+            "target": target.model_dump(mode="json"), "domain": "json", "concurrency": [2], "turns": 2,
+            "speculation": {"method": "eagle3", "model": head, "num_speculative_tokens": 3},
+            "requests_per_sequence": 2, "max_tokens": 60,
+        },
+    )  # fmt: skip
+    assert experiments.work(asked).starts == 2
+    loadgen.shared()  # its imports take as long as a server's
+    own, instead = [], factories.counters(per_pos=[round(100 * rate) for rate in RATES])
+    whole = synthetic_acceptance._counted
+    monkeypatch.setattr(
+        synthetic_acceptance, "_counted", lambda *given: own.extend(whole(*given)) or [instead]
+    )
+    found = experiments.registry._run(asked, "test", factories.HARDWARE)
+    assert found.status == "ok", found.reason
+    assert synthetic_acceptance._rates(own) == (0.0, 0.0, 0.0)
+    assert found.result["rates"] == list(RATES)
+    (pair,) = found.result["pairs"]
+    assert pair["real"]["rates"] == [0.0, 0.0, 0.0]
+    assert pair["played"]["rates"] == pytest.approx(
+        RATES, abs=0.15
+    )  # of some 180 drafts: four standard errors
+    assert len(pair["real"]["step_s"]) == len(pair["played"]["step_s"]) == 2
+    assert all(len(turn) == 2 * pair["concurrency"] for turn in pair["real"]["tpot_s"])
