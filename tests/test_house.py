@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "engine": {"config", "records"},
     "bench": {"config", "deploy", "engine", "records", "stats"},
     "analysis": {"config", "records", "stats"},
-    "report": {"analysis", "bench", "config", "deploy", "records", "stats"},
+    "report": {"analysis", "bench", "config", "deploy", "engine", "records", "stats"},
     "deploy": set(),
     "cli": {"analysis", "bench", "config", "deploy", "engine", "records", "report", "stats"},
 }

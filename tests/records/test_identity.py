@@ -9,8 +9,8 @@ from specbook.records import identity
 pytestmark = pytest.mark.usefixtures("project")
 
 
-@pytest.fixture(scope="module")
-def shipped():
+@pytest.fixture
+def shipped(project):
     found = [r for r in records.load() if r.status == "ok"]
     assert found
     return found

@@ -96,7 +96,7 @@ def without_chapter_two(tmp_path, project, monkeypatch):
 
     monkeypatch.setattr(render, "execute", execute)
     monkeypatch.setattr(render, "_prepare_in", lambda kernel, *plan: render.prepare(*plan))
-    for unasked in (render.published_page, render.memory_page, render.break_even_page):
+    for unasked in (render.published_page, render.engines_page, render.memory_page, render.break_even_page):
         monkeypatch.setattr(unasked, "write", lambda folder: None)
     monkeypatch.setattr(render.calculator_page, "write", lambda runs, folder: None)
     monkeypatch.setattr(render, "SHIPPED", ("01_baseline", "cpu", "quick"))
@@ -135,7 +135,7 @@ def test_the_calculator_starts_from_prices_and_one_k_has_none(tmp_path, project,
     monkeypatch.setattr(render, "_records", lambda plan: runs)
     monkeypatch.setattr(render.records, "replay", lambda plan: "shipped")
     monkeypatch.setattr(render.headline, "write", lambda runs, folder: None)
-    for unasked in (render.published_page, render.memory_page, render.break_even_page):
+    for unasked in (render.published_page, render.engines_page, render.memory_page, render.break_even_page):
         monkeypatch.setattr(unasked, "write", lambda folder: None)
     monkeypatch.setattr(render.calculator_page, "write", lambda runs, folder: given.append(runs))
     render.prepare(["02_eagle3"], group="quick")

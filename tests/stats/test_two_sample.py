@@ -37,7 +37,7 @@ def test_equal_samplers_are_rejected_at_the_level():
 
 
 def test_a_deviation_is_seen_and_a_larger_one_more():
-    seen = [(_p_values(60, 40, sharpness) <= 0.05).mean() for sharpness in (1.15, 1.5)]
+    seen = [(_p_values(60, 40, sharpness) <= 0.05).mean() for sharpness in (1.2, 2.0)]
     assert seen[0] < seen[1] > 0.9
 
 
