@@ -84,6 +84,14 @@ def test_the_wrong_sampler_plays_its_rates(asked_for):
     assert rates == [None, None, None, (0.5, 0.2)] * 2
 
 
+def test_the_released_sampler_is_an_arm_of_its_own(asked_for):
+    released = ASKED.model_copy(update={"released_args": ("--worker-cls", "theirs"), "restarts": 1})
+    arms = [one.arm for one in sampling.sample(released).arms]
+    assert arms[3:] == ["ngram K=2", "ngram K=2, as released", "wrong sampler"]
+    with_args = {server.target.extra_args for server, *_ in asked_for}
+    assert with_args == {(), ("--worker-cls", "theirs")}
+
+
 def test_a_failed_answer_names_the_server(asked_for, monkeypatch):
     def fail(*_, **__):
         raise EngineError("no answer")

@@ -22,6 +22,7 @@ RATES = (0.8, 0.5, 0.3)
 PLAYED = Speculation(
     method="eagle3", model="org/head", num_speculative_tokens=3, synthetic_acceptance_rates=RATES
 )
+OWN = PLAYED.model_copy(update={"synthetic_acceptance_rates": None})
 SHAPE = Target(name="shape", model="org/target", max_model_len=512, load_format="dummy")
 
 
@@ -31,18 +32,24 @@ def test_the_server_is_told_of_rates_and_of_random_weights():
     told = json.loads(line[line.index("--speculative-config") + 1])
     assert told["rejection_sample_method"] == "synthetic"
     assert told["synthetic_acceptance_rates"] == list(RATES)
-    own = PLAYED.model_copy(update={"synthetic_acceptance_rates": None})
-    plain = Vllm().command(SHAPE.model_copy(update={"load_format": "auto"}), own, 1)
-    assert not {"--load-format", "--worker-cls"} & set(plain)
+    plain = Vllm().command(SHAPE.model_copy(update={"load_format": "auto"}), OWN, 1)
+    assert "--load-format" not in plain
     assert "rejection_sample_method" not in plain[plain.index("--speculative-config") + 1]
 
 
-def test_the_cpu_build_alone_gets_its_own_worker(monkeypatch):
-    for device, wanted in (("cpu", True), ("accelerator", False)):
-        built = Build("vllm", "0.32.0", device)
-        monkeypatch.setattr(Vllm, "build", lambda self, built=built: built)
-        assert ("--worker-cls" in Vllm().command(SHAPE, PLAYED, 1)) is wanted
-        assert "--worker-cls" not in Vllm().command(SHAPE, None, 1)
+@pytest.mark.parametrize(
+    ("device", "how", "worker"),
+    [
+        ("cpu", PLAYED, "specbook.engine.vllm.cpu_worker.PlayedAcceptance"),
+        ("cpu", OWN, "specbook.engine.vllm.cpu_worker.Worker"),
+        ("cpu", None, None),
+        ("accelerator", PLAYED, None),
+    ],
+)
+def test_the_cpu_build_alone_gets_its_own_worker(monkeypatch, device, how, worker):
+    monkeypatch.setattr(Vllm, "build", lambda self: Build("vllm", "0.32.0", device))
+    line = Vllm().command(SHAPE, how, 1)
+    assert (line[line.index("--worker-cls") + 1] if "--worker-cls" in line else None) == worker
 
 
 @pytest.mark.parametrize(
@@ -61,7 +68,7 @@ def test_rates_that_no_draft_could_have_are_refused(rates, message):
 
 def kept(draft, uniform, rates, ends, chosen=None):
     """[requests, K + 1] of what `play` leaves; a target's own tokens are 100 and on, bonus ones 200."""
-    from specbook.engine.vllm.synthetic_cpu import play
+    from specbook.engine.vllm.cpu_worker import play
 
     output = torch.full((len(ends), len(rates) + 1), -1, dtype=torch.int32)
     instead = torch.arange(100, 100 + len(draft))
@@ -89,6 +96,18 @@ def test_over_many_draws_the_rates_are_those_that_were_set():
     got = kept([7] * 3 * n, uniform, conditional, list(range(3, 3 * n + 1, 3)))
     joint = [sum(all(t == 7 for t in row[: d + 1]) for row in got) / n for d in range(3)]
     assert joint == pytest.approx(RATES, abs=0.03)
+
+
+@pytest.mark.parametrize("settings", [[0.0, 0.7, 1.3], [5, 20, 0]])
+def test_each_draft_token_has_its_requests_setting(settings):
+    # Three requests of 2, 0 and 1 draft tokens; floats are not cut, and 0 stands for 1.
+    from specbook.engine.vllm.cpu_worker import expand
+
+    values = torch.tensor(settings)
+    output = torch.full((3,), -1).to(values.dtype)
+    expand(output, values, torch.tensor([2, 2, 3], dtype=torch.int32), 0, 1)
+    first, _, last = (value or 1 for value in settings)
+    assert output.tolist() == pytest.approx([first, first, last])
 
 
 def shaped(folder, name, **changes):

@@ -38,6 +38,8 @@ class Sampling(Frozen):
     temperature: float = Field(gt=0, allow_inf_nan=False)
     other_temperatures: tuple[float, ...] = ()
     """Sampled without speculation: what the test sees of a known deviation."""
+    released_args: tuple[str, ...] = ()
+    """Further arguments with which the engine samples as it was released; none: it does so anyway."""
     wrong_rates: tuple[float, ...]
     """Joint acceptance that the wrong sampler plays, whatever the target thinks of the draft."""
     restarts: int = Field(ge=1)
@@ -63,14 +65,17 @@ def _restart(
 ) -> Iterator[SampledArm]:
     wrong = asked.speculation.model_copy(update={"synthetic_acceptance_rates": asked.wrong_rates})
     others = (asked.temperature, *asked.other_temperatures)
-    servers = (
-        (BASELINE, None),
-        (RESTARTED, None),
-        (asked.speculation.label, asked.speculation),
-        (WRONG, wrong),
-    )
-    for arm, how in servers:
-        with Server(asked.target, how) as server:
+    ours, label = asked.target, asked.speculation.label
+    released = ours.model_copy(update={"extra_args": (*ours.extra_args, *asked.released_args)})
+    servers = [
+        (BASELINE, ours, None),
+        (RESTARTED, ours, None),
+        (label, ours, asked.speculation),
+        *([(f"{label}, as released", released, asked.speculation)] if asked.released_args else []),
+        (WRONG, ours, wrong),
+    ]
+    for arm, target, how in servers:
+        with Server(target, how) as server:
             for temperature in others if arm == RESTARTED else others[:1]:
                 before = server.counters()
                 answers = _answers(server, asked, prompts, temperature, seeds)

@@ -22,8 +22,8 @@ INHERITED = ("VLLM_", "OMP_", "KMP_", "CUDA_VISIBLE_DEVICES", "NEURON_")
 TAKEN_FOR = {"eagle-": "EAGLE", "eagle3": "EAGLE-3", "dflash": "DFlash", "dspark": "DSpark"}
 """What vLLM 0.32 takes a draft for whose path has the word, unless the method is `eagle` or `eagle3`
 (vllm/config/speculative.py)."""
-SYNTHETIC_WORKER = "specbook.engine.vllm.synthetic_cpu.Worker"
-"""Worker class for the CPU build, whose own sampler cannot accept at given rates."""
+CPU_WORKERS = "specbook.engine.vllm.cpu_worker"
+"""Worker classes for the CPU build, whose own sampler errs above temperature 0 and cannot play acceptance."""
 
 
 class Bench:
@@ -107,7 +107,6 @@ class Vllm:
 
     def command(self, target: Target, speculation: Speculation | None, port: int) -> list[str]:
         """`python -m vllm.entrypoints.openai.api_server ...`: the CPU build's `vllm` script cannot start."""
-        rates = speculation.synthetic_acceptance_rates if speculation else None
         options = {
             "host": "127.0.0.1",
             "port": port,
@@ -124,12 +123,18 @@ class Vllm:
             "revision": target.revision,
             "hf-overrides": router_noise.overrides(target),
             "speculative-config": json.dumps(speculation.engine_config()) if speculation else None,
-            "worker-cls": SYNTHETIC_WORKER if rates is not None and self.device() == "cpu" else None,
+            "worker-cls": self._worker(speculation),
         }
         given = [(f"--{name}", str(value)) for name, value in options.items() if value is not None]
         eager = ["--enforce-eager"] if target.execution == "eager" else []
         module = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
         return [*module, *chain(*given), "--no-enable-prefix-caching", *eager, *target.extra_args]
+
+    def _worker(self, speculation: Speculation | None) -> str | None:
+        if speculation is None or self.device() != "cpu":
+            return None
+        played = speculation.synthetic_acceptance_rates is not None
+        return f"{CPU_WORKERS}.{'PlayedAcceptance' if played else 'Worker'}"
 
     def environment(self, target: Target, speculation: Speculation | None) -> dict[str, str]:
         """Variables that the engine gets beside the caller's, and those of the caller that matter to it."""

@@ -1,12 +1,15 @@
-"""Acceptance played at given rates on the CPU, which that build's own sampler cannot (vLLM 0.32).
+"""Workers for the CPU whose rejection sampler does what that build's own does not (vLLM 0.32).
 
-A worker class for vLLM's flag `--worker-cls`, which puts two kernels of the rejection sampler into vLLM's own
-registry of kernels; nothing of vLLM is changed. Imported by an engine only.
+Above temperature 0 it divides the target's logits by whatever was in memory where the temperature should be
+(https://github.com/vllm-project/vllm/issues/55005), and it cannot play acceptance at given rates. The classes
+are for vLLM's flag `--worker-cls`, and put kernels into vLLM's own registry; nothing of vLLM is changed.
+Imported by an engine only.
 """
 
 from itertools import pairwise
 from typing import Any
 
+import torch
 from vllm.triton_utils.dispatcher import register_kernels
 from vllm.v1.worker.cpu_worker import CPUWorker
 
@@ -14,7 +17,15 @@ SAMPLER = "vllm.v1.sample.rejection_sampler"
 
 
 class Worker(CPUWorker):
-    """The CPU's worker, its draft tokens accepted at the rates that the server was given."""
+    """The CPU's worker, its draft tokens judged at the temperature that was asked for."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        register_kernels({f"{SAMPLER}.expand_kernel": expand})
+        super().__init__(*args, **kwargs)
+
+
+class PlayedAcceptance(Worker):
+    """The same, its draft tokens accepted at the rates that the server was given."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         register_kernels(
@@ -24,6 +35,22 @@ class Worker(CPUWorker):
             }
         )
         super().__init__(*args, **kwargs)
+
+
+def expand(output, values, cu_num_draft, replace_from, replace_to, max_num_tokens=None) -> None:
+    """A request's temperature, top-k or top-p, once for each of its draft tokens.
+
+    vLLM's own fills a copy as integers, and nobody reads the copy.
+
+    Args:
+        output: [tokens], filled in place.
+        values: [requests] of the same type.
+        cu_num_draft: [requests] cumulative draft tokens.
+        replace_from: a value that stands for something else (temperature 0),
+        replace_to: and what it becomes.
+    """
+    each = torch.diff(cu_num_draft, prepend=cu_num_draft.new_zeros(1))
+    output.copy_(values.masked_fill(values == replace_from, replace_to).repeat_interleave(each))
 
 
 def greedy(
