@@ -10,7 +10,6 @@ from specbook.analysis.comparison import compare, verdict
 from specbook.errors import ConfigError, RecordError
 from specbook.records import selection
 from specbook.report import comparison_report
-from specbook.report.text import comparison_text
 from specbook.stats.estimate import Estimate
 from two_sides import NOISY, STEADY, read, side, slower
 
@@ -33,7 +32,7 @@ def test_without_shared_rounds_the_interval_is_wider_and_says_so():
     assert (found.overall["paired"], found.overall["verdict"]) == (False, "cannot tell")
     assert found.overall["tokens_per_s"].method == "welch-t"
     assert found.overall["needed"] > 30
-    assert f"{found.overall['needed']} restarts a side would see it" in comparison_text.summary(found)
+    assert f"{found.overall['needed']} restarts a side would see it" in comparison_report.summary(found)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +52,7 @@ def test_a_weaker_head_is_named_with_its_position():
     found = compare(a, side("B", slower(0.1), shared=True, per_pos=(80, 35, 21), draft="1"))
     assert found.position == 2
     assert found.differs["draft_sha256"] == ("0", "1")
-    text = comparison_text.summary(found)
+    text = comparison_report.summary(found)
     assert text.startswith("B is slower by 10.0 % [")
     assert "the acceptance length fell by 9.2 %" in text
     assert "most at position 2" in text
@@ -62,19 +61,19 @@ def test_a_weaker_head_is_named_with_its_position():
 
 def test_a_slower_engine_shows_in_the_step_alone():
     a = side("A", shared=True)
-    text = comparison_text.summary(compare(a, side("B", slower(0.1), shared=True, step_s=0.011)))
+    text = comparison_report.summary(compare(a, side("B", slower(0.1), shared=True, step_s=0.011)))
     assert "the time of a step rose by 10.0 %" in text
     assert "the acceptance length is not shown to change" in text
 
 
 def test_a_busy_machine_is_said():
     a = side("A", shared=True)
-    text = comparison_text.summary(compare(a, side("B", slower(0.1), shared=True, busy=1.0)))
+    text = comparison_report.summary(compare(a, side("B", slower(0.1), shared=True, busy=1.0)))
     assert "more than a tenth of the cores in 3 of 3 windows of B." in text
 
 
 def test_hosts_that_are_not_known_to_be_one_are_said():
-    text = comparison_text.summary(compare(side("A"), side("B", slower(0.07))))
+    text = comparison_report.summary(compare(side("A"), side("B", slower(0.07))))
     assert "it may be the machine" in text
 
 

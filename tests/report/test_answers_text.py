@@ -79,27 +79,6 @@ def test_one_setting_for_all_stands_beside_the_best_case():
     )
 
 
-@pytest.mark.parametrize(
-    ("speeds", "said"),
-    [
-        ({0: 100.0, 1: 150.0}, "is shown to pay up to batch 8 (compared at batch 1 and batch 8)."),
-        ({0: 100.0, 1: 70.0}, "is not shown to pay at any batch (compared at batch 1 and batch 8)."),
-    ],
-)
-def test_up_to_which_batch_it_pays_is_said(speeds, said):
-    told = answers_text.pays(speedup.best_over_domains(runs(speeds)))
-    assert told == f"One setting for all traffic {said}"
-
-
-def test_batches_that_pay_need_not_come_first():
-    found = [*runs(LOSES, batches=[1]), *runs(WINS, batches=[8])]
-    told = answers_text.pays(speedup.best_over_domains(found))
-    assert "is shown to pay at batch 8 (compared" in told
-    assert answers_text.pays(speedup.best_over_domains(runs(WINS, restarts=1))).startswith(
-        "One setting for all traffic is not shown to pay at any batch"
-    )
-
-
 def test_one_combination_is_no_best_case():
     told = answer(runs(WINS, domains=["code"], batches=[8]))
     assert told.startswith(

@@ -101,12 +101,6 @@ def test_the_widest_assumption_is_named_with_its_factor():
     )
 
 
-def test_each_list_price_has_its_day_and_source():
-    counted = dict.fromkeys(("input_characters", "output_characters", "input_tokens", "output_tokens"), 100)
-    text = cost_text.sources(api_prices.apis(["GPT-5.4", "Claude Sonnet 5"], counted))
-    assert text.startswith("GPT-5.4, Claude Sonnet 5: list prices of 2026-08-21 (https://")
-
-
 @pytest.mark.parametrize(
     ("of_them", "api", "said"), [(5, "GPT-5.4", True), (0, "GPT-5.4", False), (5, HOST, False)]
 )
@@ -119,10 +113,6 @@ def test_that_prompts_are_estimated_is_said_where_it_is_so(of_them, api, said):
 def test_a_share_is_a_percentage_or_never():
     bought = cost_tables.purchases(PLAN, 1000.0)
     assert list(bought["worth keeping from"]) == ["100 % busy", "43.3 % busy"]
-
-
-def test_an_unverified_name_is_said_to_be_one():
-    assert "**Claude Sonnet 4.7** could not be verified" in cost_text.unverified()
 
 
 def test_an_api_says_whether_it_is_the_same_model():

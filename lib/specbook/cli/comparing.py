@@ -54,8 +54,7 @@ def gate(
     from specbook.errors import ConfigError
     from specbook.records import selection
     from specbook.records.atomic_files import write_atomically
-    from specbook.report import gate_report
-    from specbook.report.text import comparison_text
+    from specbook.report import comparison_report, gate_report
 
     with one_clear_message(code=2), busy("reading records"):
         asked = read_as(thresholds, gate.Thresholds) if thresholds else gate.Thresholds()
@@ -70,7 +69,7 @@ def gate(
         compared, checks = gate.check(*both, asked)
         if junit:
             write_atomically(junit, gate_report.junit(checks))
-    typer.echo("\n".join([comparison_text.summary(compared), *map(gate_report.line, checks)]))
+    typer.echo("\n".join([comparison_report.summary(compared), *map(gate_report.line, checks)]))
     if not all(check.passed for check in checks):
         raise typer.Exit(1)
 

@@ -17,7 +17,7 @@ from specbook.report import executed_pages
 from specbook.report.memory_page import accelerators
 from specbook.report.provenance_line import credit, credit_experiments
 from specbook.report.tables import markdown
-from specbook.report.text import ends, of
+from specbook.report.text import ends
 
 PLAN = "appendix_break_even"
 NOTHING = "**Not measured yet.**"
@@ -64,15 +64,22 @@ def agreement(ratios: pd.DataFrame) -> str:
     narrower = sum(side(one) == "below" for one in spreads)
     tails = (
         "Real answers differ in what they accept, and chance is the same for all: played requests lie "
-        f"closer together beyond the interval in {of(narrower, len(spreads), 'row')}, so no map tells tails."
+        f"closer together beyond the interval in {_rows(narrower, len(spreads))}, so no map tells tails."
         if narrower
         else "Nor do played requests lie closer together than real ones, beyond an interval, in any row."
     )
     return (
         f"A played step takes {ends([one.value for one in steps])} of a real draft's; the interval holds 1 "
-        f"in {of(same, len(steps), 'row')}. The p{break_even.TAIL} of the requests' TPOT over its median is "
+        f"in {_rows(same, len(steps))}. The p{break_even.TAIL} of the requests' TPOT over its median is "
         f"{ends([one.value for one in spreads])} of the real ones'. {tails}"
     )
+
+
+def _rows(part: int, whole: int) -> str:
+    """`all 4 rows`, `none of 4 rows`, `1 of 4 rows`, `the one row`, `no row`."""
+    if whole == 1:
+        return "the one row" if part else "no row"
+    return f"{ {0: 'none of', whole: 'all'}.get(part, f'{part} of') } {whole} rows"
 
 
 def _beside(ratios: pd.DataFrame) -> pd.DataFrame:
@@ -113,7 +120,7 @@ def table(prices: pd.DataFrame) -> pd.DataFrame:
 def hopeless(prices: pd.DataFrame) -> str:
     """Sentence on rows of `break_even.map_of` that no acceptance makes good; empty where there is none."""
     never = sum(one.price.value > one.num_speculative_tokens + 1 for one in prices.itertuples())
-    rows = of(never, len(prices), "row")
+    rows = _rows(never, len(prices))
     return f"In {rows} a step must yield more than K + 1 tokens, so nothing pays there." if never else ""
 
 

@@ -17,13 +17,6 @@ def count(n: int, one: str, many: str | None = None) -> str:
     return f"{n} {one if n == 1 else many or one + 's'}"
 
 
-def of(part: int, whole: int, one: str) -> str:
-    """`all 4 domains`, `none of 4 domains`, `1 of 4 domains`, `the one domain`, `no domain`."""
-    if whole == 1:
-        return f"the one {one}" if part else f"no {one}"
-    return f"{ {0: 'none of', whole: 'all'}.get(part, f'{part} of') } {whole} {one}s"
-
-
 def percent(share: float, digits: int = 0) -> str:
     """`95 %`."""
     return f"{100 * share:.{digits}f} %"

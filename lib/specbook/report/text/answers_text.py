@@ -1,14 +1,14 @@
 """The sentences that answer a chapter's question, written from its tables: Markdown, never typed by hand."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pandas as pd
 
-from specbook.analysis import speedup
+from specbook.analysis import speedup, traffic
 from specbook.analysis.intervals import side
 from specbook.records.run import RunRecord
-from specbook.report.text import interval
+from specbook.report.text import interval, percent
 from specbook.suggestions import listed
 
 NO_PAIR = "No speed-up can be told: no round here has both a baseline and an arm with speculation."
@@ -38,23 +38,6 @@ def speculation(table: pd.DataFrame, single: pd.DataFrame) -> str:
     return "**Answer.** " + " ".join([*cases, *([_wins(table), *mean] if len(table) > 1 else ())])
 
 
-def pays(single: pd.DataFrame) -> str:
-    """Sentence on the batches at which one setting for all traffic is faster, from `best_over_domains`."""
-    loads = list(single["load"])
-    shown = [row.load for row in single.itertuples() if side(row.estimate) == "above"]
-    where = f"up to {shown[-1]}" if shown and loads[: len(shown)] == shown else f"at {listed(shown)}"
-    pays = f"is shown to pay {where}" if shown else "is not shown to pay at any batch"
-    return f"One setting for all traffic {pays} (compared at {listed(loads)})." if loads else ""
-
-
-def against_dense(beside: pd.DataFrame) -> str:
-    """Sentence on where a mixture gains less than a dense target, from `moe_tables.beside`."""
-    return (
-        "With the same arms it gains less than the dense target, beyond the intervals, in "
-        f"{sum(beside['behind'])} of {len(beside)} combinations, and more in {sum(beside['ahead'])}."
-    ) * bool(len(beside))
-
-
 def _wins(table: pd.DataFrame) -> str:
     """In how many it is faster: beyond the interval, or, where there is none, as it happened to come out."""
     fastest = speedup.fastest(table)
@@ -70,6 +53,29 @@ def _times(row: pd.Series) -> str:
     """`**2.31×** (130 → 300 tokens/s, 95 % interval 2.20 to 2.44, n=5 restarts)`."""
     speeds = f"{row['baseline_tokens_per_s']:.0f} → {row['tokens_per_s']:.0f} tokens/s"
     return f"**{row['estimate'].value:.2f}×** ({speeds}, {interval(row['estimate'])})"
+
+
+def by_form(runs: Sequence[RunRecord], best: pd.DataFrame, waits: pd.DataFrame) -> str:
+    """Answer on what structured and open-ended prompts gain, whether the first token comes later, and whether
+    a Neuron chip said so. Made from `traffic.best` and `traffic.first_token`.
+    """
+    said = [
+        f"At {one['load']} {one['method']} runs at {_gain(one[traffic.STRUCTURED])} the speed of the best "
+        f"baseline on structured prompts, and at {_gain(one[traffic.OPEN])} on open-ended ones."
+        for one in traffic.contrast(best)
+    ] or [NO_PAIR]
+    ttft = waits[waits["metric"] == "ttft_s"]
+    if len(ttft):
+        changed = int((ttft["verdict"] == "changed").sum())
+        shown = f"is shown to change by more than {percent(traffic.SAME)} in {changed} of {len(ttft)} cases"
+        said.append(f"The median time to first token {shown}.")
+    if not any(run.hardware.kind == "neuron" for run in runs):
+        said.append("**Not measured yet on a Neuron chip:** the line below names the machine.")
+    return "**Answer.** " + " ".join(said)
+
+
+def _gain(row: pd.Series) -> str:
+    return f"{row['estimate'].span('×')} (K={row['num_speculative_tokens']})"
 
 
 def losses(table: pd.DataFrame) -> str:

@@ -8,8 +8,6 @@ from specbook.analysis import latency, steps, summaries
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
 from specbook.report.text import ends
-from specbook.stats.power import MOST_RESTARTS
-from specbook.suggestions import listed
 
 
 def answer(runs: Iterable[RunRecord]) -> str:
@@ -41,30 +39,3 @@ def _overhead(runs: RunSet) -> str:
     shares = (100 * decode["overhead_s"].astype(float) / decode["step_s"]).dropna()
     limit = "of a decode step is overhead, time that neither memory nor arithmetic needs."
     return f" {ends(shares, '{:.0f}')} % {limit}" if len(shares) else ""
-
-
-def wide(clocks: pd.DataFrame) -> str:
-    """Which latencies of `latency.table` are hardly known, and what would help; empty where none is.
-
-    Made from a table by concurrency and execution.
-    """
-    each = [
-        f"p{100 * row.q:g} of {row.metric.removesuffix('_s').upper()} at batch {row.concurrency:g}, "
-        f"{row.execution} ({row.high / row.low:.0f} times; {_cure(int(row.needed))})"
-        for row in clocks[clocks["needed"].notna()].itertuples()
-    ]
-    if not each:
-        return ""
-    return (
-        f"**Wide intervals.** The upper end is more than {latency.WIDE:g} times the lower one for "
-        f"{listed(each)}. Such a value cannot be told from any other inside its interval."
-    )
-
-
-def _cure(restarts: int) -> str:
-    """What would bring an interval to `latency.WIDE`."""
-    if not restarts:
-        return "its prompts are too few"
-    if restarts > MOST_RESTARTS:
-        return f"even {MOST_RESTARTS} restarts like these are too few"
-    return f"about {restarts} restarts like these would bring it to {latency.WIDE:g}"

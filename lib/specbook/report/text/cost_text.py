@@ -70,22 +70,8 @@ def widest(bars: Sequence[Bar]) -> str:
     return ""
 
 
-def sources(table: pd.DataFrame) -> str:
-    """Sentences that give the day and the source of each list price, from `api_prices.apis`."""
-    days = table.groupby(["date", "source"], sort=False)["name"].agg(", ".join)
-    return " ".join(f"{names}: list prices of {day} ({source})." for (day, source), names in days.items())
-
-
 def guessed(table: pd.DataFrame, counted: Mapping[str, float]) -> str:
     """How much of the prompts' length is an estimate (`token_cost.characters`), if an API's bill needs it."""
     share = counted["guessed_characters"] / (counted["input_characters"] or 1)
     said = f"{100 * share:.3g} % of the prompts' characters are an estimate: their files lack these prompts."
     return said if share and (table["counted_by"] != api_prices.OWN).any() else ""
-
-
-def unverified() -> str:
-    """The names for which no price could be found, and what was looked through."""
-    rows = [api for api in prices.load().apis if not api.verified]
-    return " ".join(
-        f"**{api.name}** could not be verified: {api.note} ({api.source}, {api.date})." for api in rows
-    )
