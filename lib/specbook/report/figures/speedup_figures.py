@@ -59,16 +59,19 @@ def by_k(table: pd.DataFrame, predicted: pd.DataFrame) -> list[Axes]:
 @styled
 @style.or_words(NO_PAIR)
 def by_method(best: pd.DataFrame) -> list[Axes]:
-    """Rows of `speedup.best_k` by load and domain: a panel per load, each method at its own best K."""
-    domains, methods = ordered(best["domain"]), ordered(best["method"], METHODS)
+    """Rows of `speedup.best_k` by load and domain: a panel per load, with the domains measured at it."""
+    methods = ordered(best["method"], METHODS)
     axes = style.panel_for_each(best["load"], height=4.0, share_y=True)
     for load, ax in axes.items():
+        here = best[best["load"] == load]
+        domains = ordered(here["domain"])
         for method in methods:
-            cell = best[(best["load"] == load) & (best["method"] == method)]
+            cell = here[here["method"] == method]
             aside = (methods.index(method) - (len(methods) - 1) / 2) * 0.15
             there = cell.assign(place=cell["domain"].map(domains.index) + aside)
             style.with_interval(ax, there, "place", ENDS, TIMES, linestyle="none", **look(method, METHODS))
         style.names_axis(ax, domains)
+        ax.set_xlim(-0.6, len(domains) - 0.4)
         style.ratio_axis(ax, _values(best), "")
     return style.finish(axes.values(), "speed-up over the best baseline")
 

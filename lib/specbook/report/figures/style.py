@@ -32,6 +32,8 @@ STYLE = {
     "lines.linewidth": 1.8, "lines.markersize": 6,
 }  # fmt: skip
 LETTERS_PER_INCH = 12  # at the small print's 10 points
+NAME_LETTERS = 9
+"""Of a name below an axis, on one line: `gsm-symbolic` beside `sharegpt` touched it."""
 LABEL_WIDTH, LABELS_APART = 0.3, 0.1
 """Room right of the lines for their names, and the least distance between two: shares of the axes."""
 K = "num_speculative_tokens"
@@ -216,8 +218,8 @@ def placed(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def names_axis(ax: Axes, names: Sequence[str]) -> None:
-    """A tick for each name, and no line of the grid."""
-    ax.set_xticks(range(len(names)), names)
+    """A tick for each name, a long one broken at its hyphen, and no line of the grid."""
+    ax.set_xticks(range(len(names)), [textwrap.fill(n, NAME_LETTERS, break_long_words=False) for n in names])
     ax.grid(axis="x", visible=False)
 
 
