@@ -96,12 +96,12 @@ def test_a_measured_model_is_missing_only_elsewhere(monkeypatch):
 @pytest.mark.parametrize(
     ("tail", "said"),
     [
-        (0.0, "is 0.56 of the real ones'. Real answers differ in what they accept"),
+        (0.0, "is 0.56 of the real ones'. Played requests lie closer together than real ones"),
         (1.0, "is 1.00 of the real ones'. Nor do played requests lie closer together"),
     ],
 )
 def test_what_is_believed_follows_the_ratios(tail, said):
     played(tail)
     page = break_even_page.render()
-    assert "A played step takes 1.00 of a real draft's; the interval holds 1 in all 2 rows" in page
+    assert "A played step takes 1.00 of a real draft's; the interval includes 1 in all 2 rows" in page
     assert said in page

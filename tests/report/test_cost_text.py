@@ -58,7 +58,7 @@ def good(speculating: float, spread: float = 0.0) -> pd.DataFrame:
 
 @pytest.mark.parametrize(
     ("speculating", "spread", "said"),
-    [(200.0, 0.0, "50 % cheaper"), (80.0, 0.0, "25 % dearer"), (102.0, 0.2, "so this is a tie")],
+    [(200.0, 0.0, "50 % cheaper"), (80.0, 0.0, "25 % more expensive"), (102.0, 0.2, "so this is a tie")],
 )
 def test_the_answer_says_which_is_cheaper_and_how_surely(speculating, spread, said):
     text = cost_text.answer(good(speculating, spread), PLAN)
@@ -69,7 +69,7 @@ def test_the_answer_says_which_is_cheaper_and_how_surely(speculating, spread, sa
 
 def test_a_p99_from_few_prompts_is_marked():
     table = good(200.0).assign(enough=False)
-    assert "The p99 of batch 8 stands on too few prompts" in cost_text.answer(table, PLAN)
+    assert "The p99 of batch 8 has too few prompts" in cost_text.answer(table, PLAN)
     assert list(cost_tables.goodput(table, PLAN)["p99 TTFT, TPOT in ms"]) == ["50, 10.0 *", "50, 10.0 *"]
 
 

@@ -87,7 +87,7 @@ TRUTHS = {
         never=(*WINS, r"None of \d+ arms", r"more than it costs in (all|[1-9]|the)"),
         always=("It is shown to be faster in 0 of 4", "8 of 8 arms came out slower",
                 r"fastest case, at its best K, is [^.]* at \*\*0\.",
-                "no speculation; the least bad is EAGLE", "% dearer"),
+                "no speculation; the least bad is EAGLE", "% more expensive"),
         alike=["01_baseline", "09_public"],  # whose kinds of traffic are others
     ),
     "it wins more in larger batches, and code wins most": Truth(

@@ -63,14 +63,14 @@ def agreement(ratios: pd.DataFrame) -> str:
     same = sum(side(one) == "within" for one in steps)
     narrower = sum(side(one) == "below" for one in spreads)
     tails = (
-        "Real answers differ in what they accept, and chance is the same for all: played requests lie "
-        f"closer together beyond the interval in {_rows(narrower, len(spreads))}, so no map tells tails."
+        "Played requests lie closer together than real ones, beyond the interval, in "
+        f"{_rows(narrower, len(spreads))}, because chance is the same for all. So no map shows tails."
         if narrower
         else "Nor do played requests lie closer together than real ones, beyond an interval, in any row."
     )
     return (
-        f"A played step takes {ends([one.value for one in steps])} of a real draft's; the interval holds 1 "
-        f"in {_rows(same, len(steps))}. The p{break_even.TAIL} of the requests' TPOT over its median is "
+        f"A played step takes {ends([one.value for one in steps])} of a real draft's; the interval includes "
+        f"1 in {_rows(same, len(steps))}. The p{break_even.TAIL} of the requests' TPOT over its median is "
         f"{ends([one.value for one in spreads])} of the real ones'. {tails}"
     )
 

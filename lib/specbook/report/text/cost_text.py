@@ -46,7 +46,7 @@ def _under(cell: pd.DataFrame) -> str:
         for row in cell.itertuples()
     )
     few = sorted(set(cell["load"][~cell["enough"].astype(bool)]))
-    doubt = f" The p99 of {listed(few)} stands on too few prompts, or on late first chunks." if few else ""
+    doubt = f" The p99 of {listed(few)} has too few prompts, or late first chunks." if few else ""
     return f"{bills}. {_verdict(cell)}{doubt}"
 
 
@@ -57,8 +57,8 @@ def _verdict(cell: pd.DataFrame) -> str:
     ratio = token_cost.dearer(cell)
     if ratio is None:
         return "The two share no restart, so their ratio is not known."
-    change = f"{100 * abs(1 - ratio.value):.0f} % {'cheaper' if ratio.value < 1 else 'dearer'}"
-    tie = "; it holds 1, so this is a tie" if side(ratio) == "within" else ""
+    change = f"{100 * abs(1 - ratio.value):.0f} % {'cheaper' if ratio.value < 1 else 'more expensive'}"
+    tie = "; the interval includes 1, so this is a tie" if side(ratio) == "within" else ""
     return f"There speculation makes tokens {change} (a ratio of {ratio.value:.2f}, {interval(ratio)}{tie})."
 
 
