@@ -5,7 +5,10 @@ import hashlib
 import importlib.util
 import json
 
+import gguf
+import numpy as np
 import pytest
+import torch
 import yaml
 
 from specbook.bench import packaged_models
@@ -97,15 +100,46 @@ def test_a_full_disk_leaves_nothing_and_the_next_run_goes_on(small, monkeypatch)
     assert small.is_dir()
 
 
-def test_a_gguf_is_kept_beside_its_tokenizer(small, monkeypatch):
+@pytest.mark.parametrize(("form", "kept"), [("gguf-q4_1", "a.gguf"), ("gguf-f32", "a-F32.gguf")])
+def test_a_gguf_is_kept_beside_its_tokenizer(small, monkeypatch, form, kept):
     file = small.parents[2] / "params/models/small/model.yaml"
     body = yaml.safe_load(file.read_text())
-    body["weights"] = {"gguf-q4_1": body["weights"]["bf16"]}
+    body["weights"] = {form: body["weights"]["bf16"]}
     file.write_text(yaml.safe_dump(body))
     monkeypatch.setattr(packaged_models, "_tokenizer", lambda gguf: Tokenizer())
+    monkeypatch.setattr(packaged_models, "_widen", lambda gguf: gguf.rename(gguf.with_name("a-F32.gguf")))
     assert packaged_models.missing([MODEL], print) == {}
-    assert sorted(path.name for path in small.iterdir()) == ["a.gguf", "config.json", "tokenizer.json"]
+    assert sorted(path.name for path in small.iterdir()) == [kept, "config.json", "tokenizer.json"]
     assert json.loads((small / "config.json").read_text()) == CONFIG
+
+
+def test_a_wide_gguf_has_the_weights_that_vllm_is_served(tmp_path):
+    """Rounded to bfloat16 as the safetensors are; all else is said as before."""
+    narrow = gguf.GGMLQuantizationType.Q4_1
+    made = np.random.default_rng(0).normal(size=(3, 64)).astype(np.float32)
+    blocks = gguf.quantize(made, narrow)
+    writer = gguf.GGUFWriter(tmp_path / "m.Q4_1.gguf", "llama")
+    writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q4_1)
+    writer.add_token_list(["a", "b"])
+    writer.add_block_count(2)
+    writer.add_tensor("matrix", blocks, raw_dtype=narrow)
+    writer.add_tensor("norm", made[0])
+    for write in ("write_header_to_file", "write_kv_data_to_file", "write_tensors_to_file", "close"):
+        getattr(writer, write)()
+    wide = packaged_models._widen(tmp_path / "m.Q4_1.gguf")
+    assert wide == tmp_path / "m-F32.gguf"
+    reader = gguf.GGUFReader(wide)
+    told = {name: field.contents() for name, field in reader.fields.items() if not name.startswith("GGUF.")}
+    assert told == {
+        "general.architecture": "llama", "general.file_type": gguf.LlamaFileType.ALL_F32,
+        "tokenizer.ggml.tokens": ["a", "b"], "llama.block_count": 2,
+    }  # fmt: skip
+    wanted = {"matrix": gguf.dequantize(blocks, narrow), "norm": made[0]}
+    for tensor in reader.tensors:
+        rounded = torch.from_numpy(wanted.pop(tensor.name)).bfloat16().float().numpy()
+        assert tensor.tensor_type == gguf.GGMLQuantizationType.F32
+        assert np.array_equal(tensor.data, rounded)
+    assert not wanted
 
 
 class Tokenizer:

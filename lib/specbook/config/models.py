@@ -14,7 +14,7 @@ from specbook.config.yaml_files import read_as
 from specbook.errors import ConfigError
 from specbook.suggestions import near
 
-Format = Literal["bf16", "fp8", "int4-awq", "mxfp4", "gguf-q4_1"]
+Format = Literal["bf16", "fp8", "int4-awq", "mxfp4", "gguf-q4_1", "gguf-f32"]
 Revision = Field(default=None, pattern=r"^[0-9a-f]{40}$")
 SHAPES = "build/shapes"
 """Folder of models and heads of which only the shape is served: see `shape`."""

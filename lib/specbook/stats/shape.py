@@ -246,6 +246,7 @@ FORMATS = {
     "int4-awq": Format(*2 * [4 / 8 + (16 + 4) / 8 / 128]),
     "mxfp4": Format(2.0, 4 / 8 + 8 / 8 / 32, 256, 128),
     "gguf-q4_1": Format(*2 * [4 / 8 + (16 + 16) / 8 / 32]),
+    "gguf-f32": Format(4.0, 4.0),
 }
 """FP8 has a scale a channel or a block of 128 by 128, which is left out. AWQ has a 16-bit scale and a 4-bit
 zero for 128 weights, Q4_1 a 16-bit scale and minimum for 32; MXFP4 an 8-bit scale for 32, and is rounded up
