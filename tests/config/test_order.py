@@ -92,6 +92,19 @@ def test_each_target_has_a_round_where_only_its_arms_fit(room, together):
     assert {p.key for (stage,) in rounds for p in stage.points} == {p.key for p in both}
 
 
+def test_targets_take_turns_at_each_load_and_prompts():
+    other = factories.target("compiled").model_copy(update={"name": "other", "engine": "llama_cpp"})
+    own = [p for p in points(10) if p.target.execution == "compiled"]
+    both = [*own, *(p.model_copy(update={"target": other}) for p in own)]
+    firsts = Counter()
+    for (stage,) in order.rounds(both, lambda arms: 99):
+        cells = [(p.load, p.traffic) for p in stage.points]
+        size = len(cells) // len(CELLS)
+        assert all(len(set(cells[i : i + size])) == 1 for i in range(0, len(cells), size))
+        firsts.update(p.target.name for p in stage.points[::size])
+    assert min(firsts.values()) > 40  # of 120; 60 on average
+
+
 def test_what_only_baselines_measure_is_measured_once():
     alone = points(1, cells=[(4, "json")], arms=ARMS[:2])
     got = [p for r in order.rounds([*points(1), *alone], lambda arms: 3) for s in r for p in s.points]

@@ -1,7 +1,8 @@
 """Order of measurement, decided in one place for all plans of a campaign.
 
 A machine's speed drifts over minutes, so arms that are compared are measured close together, in an order that
-favours none: a seeded random permutation of the arms for every load and every domain of every restart.
+favours none: a seeded random permutation of the arms, of all targets, for every load and every domain of
+every restart.
 """
 
 from collections import Counter
@@ -10,7 +11,7 @@ from itertools import groupby
 from random import Random
 from typing import NamedTuple
 
-from specbook.config.schema import Arm, Point
+from specbook.config.schema import Arm, Load, Point, Traffic
 
 SEED = 0
 Capacity = Callable[[Sequence[Arm]], int]
@@ -99,8 +100,11 @@ def _beside(dealt: Sequence[Arm], points: Sequence[Point], first: bool) -> list[
 
 
 def _stage(points: Sequence[Point], arms: Sequence[Arm], rng: Random) -> Stage:
-    chosen = [point for point in points if point.arm in arms]
-    cells = turns(chosen)
+    asked: dict[tuple[Load, Traffic], list[Point]] = {}
+    for point in points:
+        if point.arm in arms:
+            asked.setdefault((point.load, point.traffic), []).append(point)
+    cells = list(asked.values())
     rng.shuffle(cells)
     for turn in cells:
         rng.shuffle(turn)
