@@ -17,6 +17,7 @@ from specbook.config.schema import Arm, Speculation, Target
 from specbook.engine import fleet
 from specbook.engine.base import Build
 from specbook.engine.fleet import Fleet
+from specbook.engine.llama_cpp.engine import LlamaCpp
 from specbook.engine.vllm.engine import Vllm
 from specbook.errors import EngineError
 
@@ -42,10 +43,21 @@ def test_as_many_as_memory_holds(memory, tmp_path):
     here = Target(name="t", model=str(tmp_path), max_model_len=64)
     draft = Speculation(method="draft_model", num_speculative_tokens=2, model=str(tmp_path))
     memory(16)
-    assert fleet.at_once([(here, None)]) == 4
-    assert fleet.at_once([(here, None), (here, draft)]) == 3
+    assert fleet.at_once([(here, None)] * 5) == 4
+    assert fleet.at_once([(here, None), (here, draft)] * 3) == 3
     memory(1)
-    assert fleet.at_once([(here, None)]) == 1
+    assert fleet.at_once([(here, None)] * 5) == 1
+
+
+def test_an_engine_says_what_it_takes_beside_weights(memory, monkeypatch, tmp_path):
+    here = Target(name="t", model=str(tmp_path), max_model_len=64)
+    other = here.model_copy(update={"engine": "llama_cpp"})
+    monkeypatch.setattr(LlamaCpp, "build", lambda self: Build("x", "0", "cpu", bytes_beside_weights=GIB))
+    memory(8)
+    assert fleet.at_once([(other, None), (here, None), (other, None)]) == 3
+    assert fleet.at_once([(other, None), (here, None), (here, None), (other, None)]) == 4
+    memory(7.9)
+    assert fleet.at_once([(other, None), (here, None), (here, None), (other, None)]) == 3
 
 
 def test_one_on_an_accelerator_or_of_unknown_size(memory, tmp_path):

@@ -31,6 +31,8 @@ class Build:
     version: str
     device: Device
     """What it was built to compute on."""
+    bytes_beside_weights: int = 3 * 2**30
+    """Memory of a server on a CPU beside its weights: processes, compiled kernels, and the KV cache."""
 
 
 @dataclass(frozen=True)

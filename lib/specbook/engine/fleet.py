@@ -7,6 +7,7 @@ but for its own windows, a server costs memory while it waits and no time.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import accumulate
 from pathlib import Path
 from typing import Self
 
@@ -23,16 +24,19 @@ MAX_DEATHS = 2
 """An engine that dies twice is not started a third time."""
 STARTS_AT_ONCE = 2
 """While one starts the next begins to: a start is mostly one thread that imports, process after process."""
-BYTES_BESIDE_WEIGHTS = 3 * 2**30
-"""An engine on a CPU: its processes, compiled kernels and a KV cache of 1 GiB."""
 
 
 def at_once(arms: Sequence[Arm]) -> int:
-    """How many of these servers this machine holds together; one where an engine takes all the memory."""
-    if any(engine.of(target).build().device != "cpu" for target, _ in arms):
+    """How many of these servers this machine holds together, the largest first; one where an engine takes all
+    the memory.
+    """
+    builds = [engine.of(target).build() for target, _ in arms]
+    if any(build.device != "cpu" for build in builds):
         return 1
-    largest = max(sum(map(_weights_bytes, models(*arm))) for arm in arms)
-    return max(1, int(psutil.virtual_memory().available / (BYTES_BESIDE_WEIGHTS + largest)))
+    weights = (sum(map(_weights_bytes, models(*arm))) for arm in arms)
+    each = (build.bytes_beside_weights + own for build, own in zip(builds, weights, strict=True))
+    free = psutil.virtual_memory().available
+    return max(1, sum(taken <= free for taken in accumulate(sorted(each, reverse=True))))
 
 
 def _weights_bytes(model: str) -> float:

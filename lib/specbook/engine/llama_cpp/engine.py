@@ -41,7 +41,7 @@ class LlamaCpp:
     def build(self) -> Build:
         """The wheel that is installed; raises EngineError if none is."""
         try:
-            return Build(WHEEL, metadata.version(WHEEL), _device())
+            return Build(WHEEL, metadata.version(WHEEL), _device(), bytes_beside_weights=2**30)
         except metadata.PackageNotFoundError as error:
             raise EngineError(f"llama.cpp is not installed. To fix: {INSTALL}") from error
 
