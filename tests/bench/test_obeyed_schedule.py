@@ -203,7 +203,7 @@ def test_what_shows_no_threshold_is_refused(wrong, why):
 
 @pytest.mark.parametrize("group", config.GROUPS)
 def test_the_plan_asks_for_both_sides_of_a_threshold(group):
-    (one,) = config.load("appendix_schedule", "cpu", group).experiments
+    one, _ = config.load("10_schedule", "cpu", group).experiments
     made = Thresholds.model_validate(one.parameters)
     ks = {draft_schedule.at(ROWS, size) for size in made.concurrency}
     assert {0, 5} <= ks

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from specbook.records.experiment_results import ActionOutcome, ClusterRun, OpenLoopRequests
+from specbook.records.experiment_results import ActionOutcome, ClusterRun, DayArm, OpenLoopRequests
 from specbook.stats.percentiles import enough_for
 
 TARGET_MS = {"queue_wait_ms": 500.0, "queue_time_p95_ms": 2000.0}
@@ -24,7 +24,7 @@ def timeline(run: ClusterRun) -> pd.DataFrame:
     return pd.DataFrame({name: pd.Series(values, dtype=float) for name, values in run.timeline})
 
 
-def requests(run: ClusterRun) -> pd.DataFrame:
+def requests(run: ClusterRun | DayArm) -> pd.DataFrame:
     """One row per request that was sent, with `tpot_s` of whole answers of two tokens or more."""
     rows = pd.DataFrame({name: getattr(run.requests, name) for name in _columns()})
     later = (rows["output_tokens"] - 1).where((rows["output_tokens"] > 1) & (rows["outcome"] == "whole"))

@@ -356,3 +356,24 @@ class ClusterRun(Frozen):
     actions: tuple[ActionOutcome, ...]
     spec_decode: dict[str, float] | None = None
     """Growth of drafts, drafted and accepted tokens over the pods that lived through the run."""
+
+
+# a day of traffic: seconds count from its beginning
+
+
+class DayArm(Frozen):
+    """One server's day."""
+
+    arm: str
+    """Label of its draft, or `baseline`."""
+    restart: int
+    """Arms of one restart were sent the same requests at the same times."""
+    requests: OpenLoopRequests
+    spec_decode: SpecDecodeCounters | None = None
+    """Draft counters over the day; None without speculation."""
+
+
+class DayArms(Frozen):
+    """All arms of all restarts, in the order in which they were measured."""
+
+    arms: tuple[DayArm, ...]

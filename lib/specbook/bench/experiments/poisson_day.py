@@ -1,0 +1,103 @@
+"""A day of traffic in minutes: Poisson arrivals whose rate rises and falls, the same for every arm.
+
+The number of requests in flight follows the rate, so a schedule of K crosses its thresholds as a busy server
+does. Beside it stand servers without speculation and with one K all day: the same requests at the same times.
+"""
+
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from specbook.bench.experiments.registry import register
+from specbook.bench.open_loop import OpenLoop, Segment
+from specbook.bench.traffic_phases import WARM_SEED
+from specbook.config import prompt_files
+from specbook.config.prompt_files import Prompt
+from specbook.config.schema import Frozen, Name, Speculation, Target, Traffic
+from specbook.engine import counters
+from specbook.engine.server import Server
+from specbook.errors import EngineError
+from specbook.records.experiment_results import BASELINE, DayArm, DayArms, OpenLoopRequests
+
+WARM_S = 8.0
+"""At the highest rate, before the day: the first batches after a start take longer."""
+
+
+class Day(Frozen):
+    """A schedule, K that stay the same all day, and a rate of arrivals by time."""
+
+    target: Target
+    speculation: Speculation
+    """With K by batch."""
+    num_speculative_tokens: tuple[int, ...] = Field(min_length=1)
+    """K of the same draft without a schedule, an arm each."""
+    domains: tuple[Name, ...] = Field(min_length=1)
+    segments: tuple[Segment, ...] = Field(min_length=1)
+    max_tokens: int = Field(ge=2)
+    restarts: int = Field(ge=1)
+    """Each starts every arm's server once, in an order of its own, and draws arrivals and prompts anew."""
+    seed: int = 0
+
+    @model_validator(mode="after")
+    def _can_be_compared(self) -> Self:
+        if self.speculation.num_speculative_tokens_per_batch_size is None:
+            raise ValueError("speculation has no num_speculative_tokens_per_batch_size: give it one")
+        if len(set(self.arms())) < len(self.arms()):
+            raise ValueError("num_speculative_tokens names one K twice: name it once")
+        if not any(one.rate_per_s for one in self.segments):
+            raise ValueError("no segment has a rate_per_s above 0: give one some arrivals")
+        if self.max_tokens >= (most := self.target.max_model_len):
+            raise ValueError(f"max_tokens {self.max_tokens} leaves no room for a prompt in {most}: lower it")
+        return self
+
+    def arms(self) -> list[Speculation | None]:
+        """No speculation, each K by itself, and the schedule."""
+        draft = self.speculation.model_dump() | {"num_speculative_tokens_per_batch_size": None}
+        each = [{**draft, "num_speculative_tokens": k} for k in self.num_speculative_tokens]
+        return [None, *map(Speculation.model_validate, each), self.speculation]
+
+
+@register("day", Day, DayArms)
+def day(asked: Day) -> DayArms:
+    """One server after another, each for a day.
+
+    Raises:
+        ConfigError: if prompts or models cannot be used.
+        EngineError: if a server does not start, answers nothing, or ends. Requests that are lost are a
+            result.
+    """
+    prompts = [one for name in asked.domains for one in prompt_files.of(Traffic(domain=name))]
+    return DayArms(arms=tuple(_arms(asked, prompts)))
+
+
+def _arms(asked: Day, prompts: Sequence[Prompt]) -> Iterator[DayArm]:
+    arms = asked.arms()
+    for restart in range(asked.restarts):
+        for how in Random(asked.seed + restart).sample(arms, len(arms)):
+            with Server(asked.target, how) as server:
+                yield _arm(asked, prompts, server, restart)
+
+
+def _arm(asked: Day, prompts: Sequence[Prompt], server: Server, restart: int) -> DayArm:
+    busiest = Segment(rate_per_s=max(one.rate_per_s for one in asked.segments), duration_s=WARM_S)
+    start = server.counters()
+    warm = _send(asked, prompts, server, [busiest], WARM_SEED)
+    if not (answered := warm.outcome.count("whole")):
+        error = EngineError(f"{server.target.name} answered no request before its day: {warm.errors}")
+        raise EngineError(server.diagnosis(error))
+    before = counters.settled(server.counters, start, answered)
+    requests = _send(asked, prompts, server, asked.segments, asked.seed + restart)
+    after = counters.settled(server.counters, before, requests.outcome.count("whole"))
+    drafted = counters.delta(before, after).spec_decode
+    label = server.speculation.label if server.speculation else BASELINE
+    return DayArm(arm=label, restart=restart, requests=requests, spec_decode=drafted)
+
+
+def _send(
+    asked: Day, prompts: Sequence[Prompt], server: Server, segments: Sequence[Segment], seed: int
+) -> OpenLoopRequests:
+    load = OpenLoop(server.client.url, server.target.name, segments, prompts, asked.max_tokens, seed)
+    load.start()
+    return load.join()
