@@ -150,6 +150,14 @@ def test_the_race_shows_intervals_and_names_its_lines():
     plt.close(ax.get_figure())
 
 
+def test_a_panel_names_only_what_was_measured_at_its_batch(table):
+    named = table.assign(method="ngram", domain=["gsm-symbolic", "mt-bench", "json", "json"])
+    axes = speedup_figures.by_method(named)
+    below = [[label.get_text() for label in ax.get_xticklabels()] for ax in axes]
+    assert below == [["gsm-\nsymbolic", "mt-bench"], ["json"]]
+    plt.close(axes[0].get_figure())
+
+
 def test_the_style_does_not_leak():
     before = plt.rcParams["axes.grid"]
     style.panels(2)
