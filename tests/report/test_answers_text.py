@@ -61,8 +61,8 @@ def test_each_number_bears_its_own_methods_name():
     )
     both = pd.concat([good, bad], ignore_index=True)
     told = answers_text.speculation(both, single=both[:0])
-    assert "The fastest case, at its best K, is EAGLE-3 K=5 on json at batch 1, at **2.50×**" in told
-    assert "The slowest case, at its best K, is ngram K=4 on code at batch 1, at **0.50×**" in told
+    assert "The fastest case is EAGLE-3 K=5 on json at batch 1, at **2.50×**" in told
+    assert "The slowest case is ngram K=4 on code at batch 1, at **0.50×**" in told
 
 
 def test_that_a_method_was_picked_afterwards_is_said():

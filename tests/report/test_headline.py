@@ -48,6 +48,17 @@ def test_writing_twice_changes_nothing(tmp_path: Path, runs: list):
     assert path.read_text() == once
 
 
+def test_k_is_called_the_best_only_where_it_was_swept(
+    tmp_path: Path, runs: list, monkeypatch: pytest.MonkeyPatch
+):
+    single = headline.write(runs, tmp_path).read_text()
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path / "swept"))
+    swept = config.load("02_eagle3", "cpu", "quick", num_speculative_tokens=[1, 5])
+    synthetic.write(swept)
+    pages = [single, headline.write(records.replay(swept), tmp_path).read_text()]
+    assert ["best K" in page for page in pages] == [False, True]
+
+
 def test_a_readme_without_marks_is_refused_and_left(tmp_path: Path, runs: list):
     path = tmp_path / "README.md"
     path.write_text("# name\n")

@@ -86,13 +86,13 @@ TRUTHS = {
         World(acceptance=dict.fromkeys(("json", "code"), 0.05), verify={1: 2.0, 32: 2.5}),
         never=(*WINS, r"None of \d+ arms", r"more than it costs in (all|[1-9]|the)"),
         always=("It is shown to be faster in 0 of 4", "8 of 8 arms came out slower",
-                r"fastest case, at its best K, is [^.]* at \*\*0\.",
+                r"fastest case(, at its best K,)? is [^.]* at \*\*0\.",
                 "no speculation; the least bad is EAGLE", "% more expensive"),
         alike=["01_baseline", "09_public"],  # whose kinds of traffic are others
     ),
     "it wins more in larger batches, and code wins most": Truth(
         World(acceptance={"json": 0.4, "code": 0.95}, verify={1: 1.5, 32: 0.8}, draft={1: 0.2, 32: 0.05}),
-        never=(r"fastest case, at its best K, is [^.]* on (json|code at batch 1\b)",
+        never=(r"fastest case(, at its best K,)? is [^.]* on (json|code at batch 1\b)",
                r"slowest case, at its best K, is [^.]* (on code|at batch 32)\b"),
         always=(r"fastest case, at its best K, is EAGLE-3 K=\d on code at batch 32",),
         alike=["01_baseline", *LATER],
@@ -107,7 +107,7 @@ TRUTHS = {
     "one domain": Truth(
         both={"domains": ["code"]},
         never=("all domains,", r"over \d domains", r"late +of requests", "the engine wrote them on time",
-               r"fastest case, at its best K, is [^.]* on (json|math|chat|prose)"),
+               r"fastest case(, at its best K,)? is [^.]* on (json|math|chat|prose)"),
         always=("on its one domain",),
     ),
     "no baseline": Truth(

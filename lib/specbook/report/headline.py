@@ -27,10 +27,10 @@ BEGIN, END = "<!-- headline: written by `specbook readme`, from records -->", "<
 ALT = "Speed-up over the best baseline by batch and domain, on a logarithmic axis with a line at 1"
 
 CAPTION = (
-    "Speed-up of speculative decoding over the best baseline, each point at its own best K, with its 95 % "
-    "interval from three restarts on. The axis is logarithmic: below the line speculation loses, and a loss "
-    "is as large as a win."
+    "Speed-up of speculative decoding over the best baseline{picked}, with its 95 % interval from three "
+    "restarts on. The axis is logarithmic: below the line speculation loses, and a loss is as large as a win."
 )
+PICKED = ", each point at its own best K"
 
 EVERY_METHOD = (
     "Speed-up of each drafting method over the best baseline, at its own best K where several were measured, "
@@ -63,7 +63,7 @@ def write(runs: Sequence[RunRecord], folder: Path) -> Path:
     if best.empty:
         return executed_pages.put(folder, "headline.md", f"**No answer yet.** {answers_text.NO_PAIR}\n")
     table = tables.overview(speedup.fastest(best), named=_several(best)).reset_index()
-    caption = EVERY_METHOD if _several(best) else CAPTION
+    caption = EVERY_METHOD if _several(best) else CAPTION.format(picked=PICKED * any(best["arms"] > 1))
     drawn = executed_pages.figure("fig-headline", _draw(best, runs), ALT, caption)
     page = "\n\n".join([answer(best, runs), drawn, TABLE, tables.markdown(table)])
     return executed_pages.put(folder, "headline.md", page + "\n")

@@ -26,8 +26,8 @@ def speculation(table: pd.DataFrame, single: pd.DataFrame) -> str:
     names = ("fastest", "slowest") if len(table) > 1 else ("only",)
     ends = (table.loc[table["speedup"].idxmax()], table.loc[table["speedup"].idxmin()])
     cases = [
-        f"The {name} case, at its best K, is {row['label']} on {row['domain']} at {row['load']}, at "
-        f"{_times(row)} the speed of the best baseline."
+        f"The {name} case{', at its best K,' if row['arms'] > 1 else ''} is {row['label']} on "
+        f"{row['domain']} at {row['load']}, at {_times(row)} the speed of the best baseline."
         for name, row in zip(names, ends, strict=False)
     ]
     each = [
