@@ -159,3 +159,44 @@ def test_shipped_records_give_the_bounds_of_the_book():
         lows = [speedup.over_domains(cell).low for _, cell in cells]
         assert row.bound == (pytest.approx(max(lows), abs=0.01) if row.k else 1.0)
         assert (row.k > 0) == (max(lows) >= 1)
+
+
+ROWS = ((1, 1, 5), (2, 32, 0))
+SCHEDULED = 9
+
+
+def or_scheduled(k):
+    """The fixed K; SCHEDULED is the draft with rows."""
+    rows = {"num_speculative_tokens_per_batch_size": ROWS} if k == SCHEDULED else {}
+    return factories.eagle3(5 if rows else k, **rows)
+
+
+def test_a_measured_schedule_is_beside_the_best_k_of_its_batch():
+    ratios = {8: {1: 1.2, 5: 1.1, SCHEDULED: 1.0}, 1: {1: 1.4, 5: 1.6, SCHEDULED: 1.5}}
+    found = schedule.beside_fixed(runs(ratios, draft=or_scheduled))
+    assert list(found[["concurrency", "k", "best"]].itertuples(index=False, name=None)) == [
+        (1, 5, 5),
+        (8, 0, 1),
+    ]
+    assert [one.value for one in found["over_none"]] == pytest.approx([1.5, 1.0], rel=0.01)
+    assert [one.value for one in found["over_best"]] == pytest.approx([1.5 / 1.6, 1.0 / 1.2], rel=0.01)
+    assert all(one.low for one in found["over_best"])
+
+
+def test_without_a_schedule_or_a_fixed_k_nothing_is_beside():
+    for ratios in ({1: {1: 1.4}}, {1: {SCHEDULED: 1.4}}, {}):
+        assert schedule.beside_fixed(runs(ratios, draft=or_scheduled)).empty
+
+
+def test_the_answer_names_the_least_sure_batches():
+    ratios = {1: {5: 1.6, SCHEDULED: 1.6}, 8: {5: 0.9, SCHEDULED: 0.97}}
+    measured = runs(ratios, draft=or_scheduled)
+    beside = schedule.beside_fixed(measured)
+    chosen = schedule.schedules(schedule.measured(measured), 32)
+    said = schedule_text.answer(chosen, beside, {"EAGLE-3 K=5": beside["over_none"][1]})
+    assert "EAGLE-3 drafts 5 tokens at batch 1, nothing at batch 2 to 8 and nothing at batch 9 to 32" in said
+    assert "as no speculation at batch 8, at **0.97× [" in said
+    assert "best fixed K of each batch at batch 1, at **1.00× [" in said
+    assert "the mean time of an answer is **0.97× [" in said
+    assert "** that with EAGLE-3 K=5, n=3 restarts" in said
+    assert schedule_text.answer([], beside[:0], {}).startswith("**Answer.** No schedule can be made")

@@ -42,7 +42,7 @@ SMALL: dict[str, Any] = {
 CHAPTERS = list(dict.fromkeys(chapters.PLANS.values()))
 OF_EXPERIMENTS = ("04_drift_monitors", "04_fallback", "07_hpa")
 """Pages whose records are no sweep's: no world changes them, so they are read in the first."""
-LATER = ("03_p_eagle", "04_domain_drift", "05_moe", "06_trainium", "09_public")
+LATER = ("03_p_eagle", "04_domain_drift", "05_moe", "06_trainium", "09_public", "10_schedule")
 """Chapters that say by the same sentences what chapter 2 says: some truths are read there alone."""
 
 

@@ -9,8 +9,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import pandas as pd
+
 from specbook.analysis import speedup, summaries
 from specbook.analysis.paired import PairedRatios
+from specbook.config import draft_schedule
 from specbook.config.draft_schedule import VaryingK
 from specbook.config.schema import Speculation
 from specbook.errors import RecordError
@@ -19,6 +22,8 @@ from specbook.records.run_set import RunSet
 from specbook.stats import windows
 from specbook.stats.estimate import Estimate
 from specbook.stats.ratios import MIN_INTERVAL
+
+BESIDE = ("concurrency", "k", "best", "over_none", "over_best")
 
 
 class Measured(NamedTuple):
@@ -160,3 +165,30 @@ def _choose(lows: Mapping[int, Mapping[int, float]], varying: VaryingK) -> dict[
 def _best(values: Mapping[int, float]) -> int:
     """The K of the highest value, of those that agree to two digits the smallest; 0 of none."""
     return max(sorted(values), key=lambda k: round(values[k], 2), default=0)
+
+
+def beside_fixed(runs: Iterable[RunRecord]) -> pd.DataFrame:
+    """A schedule that was measured as an arm beside fixed K: one row per batch, domains averaged.
+
+    Columns: concurrency; k, what it drafts there; best, the fixed K of the highest mean there; over_none and
+    over_best, its speed over no speculation's and over that K's, the `Estimate`s over the same rounds.
+    """
+    closed = RunSet.of(runs).closed
+    drafts = {str(run.point.arm): run.point.speculation for run in closed.drafting}
+    batches = {run.point.load.label: run.point.load.concurrency for run in closed}
+    rows = []
+    for load, cells in speedup.speedups(closed).groupby("load", sort=False):
+        own = cells[cells["arm"].isin(list(drafts))].groupby("arm", sort=False)
+        means = {arm: PairedRatios.mean(list(of_arm["paired"])) for arm, of_arm in own}
+        by_k = {drafts[arm].num_speculative_tokens: arm for arm in means if _rows(drafts[arm]) is None}
+        best = max(by_k, key=lambda k: means[by_k[k]].estimate().value, default=0)
+        for arm, ratio in means.items():
+            if (by_size := _rows(drafts[arm])) and by_k:
+                own_k = draft_schedule.at(by_size, batches[load])
+                over = ratio.estimate(), ratio.over(means[by_k[best]]).estimate()
+                rows.append(dict(zip(BESIDE, (batches[load], own_k, best, *over), strict=True)))
+    return summaries.frame(rows, BESIDE).sort_values("concurrency", ignore_index=True)
+
+
+def _rows(how: Speculation) -> draft_schedule.Rows | None:
+    return how.num_speculative_tokens_per_batch_size

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from specbook.analysis import prediction
@@ -54,6 +55,48 @@ def by_k(table: pd.DataFrame, predicted: pd.DataFrame) -> list[Axes]:
         style.ratio_axis(ax, [*_values(table), *predicted["predicted"]], "")
     _predicted(axes)
     return style.finish(axes.values(), "speed-up over the best baseline")
+
+
+@styled
+@style.or_words(NO_PAIR)
+def by_batch(table: pd.DataFrame) -> list[Axes]:
+    """Rows of `speedup.speedups`: a panel per domain, and in it a line per label over the batches."""
+    rows = table.assign(concurrency=table["load"].str.removeprefix("batch ").astype(int))
+    labels = list(dict.fromkeys(table["label"]))
+    axes = style.panel_for_each(ordered(table["domain"]), height=3.9, share_y=True)
+    for domain, ax in axes.items():
+        for i, label in enumerate(labels):
+            cell = rows[(rows["domain"] == domain) & (rows["label"] == label)].sort_values("concurrency")
+            aside = 2 ** (0.12 * (i - (len(labels) - 1) / 2))
+            there = cell.assign(place=aside * cell["concurrency"])
+            style.with_interval(ax, there, "place", ENDS, TIMES, **look(label, labels))
+        style.batches(ax, rows["concurrency"], "batch")
+        style.ratio_axis(ax, _values(table), "")
+    return style.finish(axes.values(), "speed-up over no speculation")
+
+
+@styled
+@style.or_words(NO_PAIR)
+def k_map(table: pd.DataFrame) -> list[Axes]:
+    """The K of each batch and domain, a panel per method; the darker, the larger is what it gains at least.
+
+    Columns: method, domain, concurrency, k (0: nothing is drafted), bound (1 where k is 0).
+    """
+    domains, batches = ordered(table["domain"]), sorted(set(table["concurrency"]))
+    axes = style.panel_for_each(ordered(table["method"], METHODS), height=3.2, share_y=True, columns=2)
+    most = np.log(max(2.0, float(table["bound"].max())))
+    for method, ax in axes.items():
+        for row in table[table["method"] == method].itertuples():
+            x, y = batches.index(row.concurrency), domains.index(row.domain)
+            share = {"alpha": 0.6 * np.log(row.bound) / most, "color": style.PALETTE[0], "linewidth": 0}
+            ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, **share))
+            words = f"K={row.k}\n{row.bound:.2f}×" if row.k else "off"
+            ax.text(x, y, words, ha="center", va="center", fontsize=10)
+        style.names_axis(ax, [f"{batch:g}" for batch in batches])
+        ax.set_yticks(range(len(domains)), domains)
+        ax.set(xlim=(-0.5, len(batches) - 0.5), ylim=(len(domains) - 0.5, -0.5), xlabel="batch")
+        ax.grid(visible=False)
+    return list(axes.values())
 
 
 @styled

@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from specbook.analysis import day as traffic_day
 from specbook.analysis import drift, scaling
-from specbook.records.experiment_results import ClusterRun, Episode, FallbackArms, RoutedArm
+from specbook.records.experiment_results import ClusterRun, DayArms, Episode, FallbackArms, RoutedArm
 from specbook.report.figures import style
 from specbook.report.figures.style import colour, look, styled
 
@@ -170,3 +171,23 @@ def _switches(ax: Axes, arm: RoutedArm) -> None:
     for at in arm.episode.drift_s:
         ax.axvline(at, color="black", linewidth=1.0, linestyle="--")
     ax.set_ylim(bottom=0)
+
+
+@styled
+def day(result: DayArms, thresholds: Sequence[float] = ()) -> Axes:
+    """Requests in flight over a day, the mean of its restarts over a few seconds; a line an arm.
+
+    thresholds: numbers in flight, drawn across.
+    """
+    (ax,) = style.panels(1, height=4.2)
+    names = list(dict.fromkeys(one.arm for one in result.arms))
+    at_s = np.arange(0.0, max(one.requests.sent_s[-1] for one in result.arms), 0.5)
+    window = np.ones(round(SMOOTH_S / 0.5)) * 0.5 / SMOOTH_S
+    for name in names:
+        each = [traffic_day.in_flight(one, at_s) for one in result.arms if one.arm == name]
+        ax.plot(at_s, np.convolve(np.mean(each, axis=0), window, "same"), label=name,
+                color=colour(name, names))  # fmt: skip
+    for threshold in thresholds:
+        ax.axhline(threshold, color="#777777", linestyle=":", linewidth=1.2)
+    ax.set_xlabel("seconds")
+    return style.finish([ax], "requests in flight", 2)[0]

@@ -1,9 +1,14 @@
-"""A schedule of K in words: the reason of each row, and the methods side by side."""
+"""A schedule of K in words: the reason of each row, the methods side by side, and the chapter's answer."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+
+import pandas as pd
 
 from specbook.analysis.schedule import Row, Schedule
+from specbook.report.text import count
 from specbook.stats import power
+from specbook.stats.estimate import Estimate
+from specbook.suggestions import listed
 
 
 def reasons(schedule: Schedule) -> list[str]:
@@ -42,3 +47,38 @@ def side_by_side(schedules: Sequence[Schedule]) -> Iterator[str]:
         "A server loads one draft when it starts: another method is a restart, in Kubernetes a rollout. "
         f"Of those that stay, {first.method} gains most, {first.gain:.2f}× in the mean of the bounds:"
     )
+
+
+def answer(chosen: Sequence[Schedule], beside: pd.DataFrame, over_day: Mapping[str, Estimate]) -> str:
+    """Answer with the K of each batch, and what the schedule did where it was measured.
+
+    Args:
+        chosen: by other chapters' records, the best first.
+        beside: of `schedule.beside_fixed`.
+        over_day: another arm -> mean number in flight of the schedule's day over that of the arm's.
+    """
+    said = [f"By the records, {one.method} drafts {_drafted(one)}." for one in chosen[:1]]
+    if len(beside):
+        said.append(
+            "Measured as a server's own schedule, it is least sure to be as fast as no speculation "
+            f"{_least(beside, 'over_none')}, and as the best fixed K of each batch "
+            f"{_least(beside, 'over_best')}, n={beside['over_none'].iloc[0].counted}."
+        )
+    times = [f"**{one.span('×')}** that with {arm}" for arm, one in over_day.items()]
+    if times:
+        n = next(iter(over_day.values())).counted
+        said.append(f"Over a day of changing traffic the mean time of an answer is {listed(times)}, n={n}.")
+    return "**Answer.** " + " ".join(said or ["No schedule can be made: no K was measured at any batch."])
+
+
+def _drafted(chosen: Schedule) -> str:
+    """`5 tokens at batch 1, and nothing at batch 2 to 32`."""
+    drafted = [count(row.k, "token") if row.k else "nothing" for row in chosen.rows]
+    return listed(f"{k} at {_batches(row)}" for k, row in zip(drafted, chosen.rows, strict=True))
+
+
+def _least(beside: pd.DataFrame, name: str) -> str:
+    """`at batch 8, at **0.99× [0.97, 1.01]**`, of the estimate whose lower end is the lowest."""
+    bounds = [one.value if one.low is None else one.low for one in beside[name]]
+    batch, one = beside.iloc[bounds.index(min(bounds))][["concurrency", name]]
+    return f"at batch {batch}, at **{one.span('×')}**"
