@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from specbook import engine, paths
+from specbook import config, engine, paths
 from specbook.config import methods
 from specbook.config.schema import Speculation, Target
 from specbook.engine import counters, preflight
@@ -227,3 +227,17 @@ def test_without_the_wheel_it_says_what_installs_it(monkeypatch):
         llama().build()
     (check,) = llama().checks()
     assert (check.name, check.ok, check.value) == ("llama.cpp", None, "none")
+
+
+def test_the_plan_of_two_engines_is_taken_by_both():
+    """The same loads and prompts of each target, and precisions that its engine serves."""
+    sweeps = config.load("appendix_engines", "cpu", "full").parts()
+    asked = {}
+    for sweep in sweeps:
+        for target, speculation in sweep.arms():
+            assert engine.of(target).refusal(target, speculation) is None
+        cells = [(load, traffic) for load in sweep.loads(sweep.arms()[0]) for traffic in sweep.traffic()]
+        asked.setdefault(sweep.target.name, []).extend(cells)
+    vllm, wide, narrow = asked.values()
+    assert vllm == wide == narrow
+    assert {sweep.target.engine for sweep in sweeps} == {"vllm", "llama_cpp"}
