@@ -13,7 +13,7 @@ from specbook.engine.base import Engine
 from specbook.records import published
 from specbook.records.published import PublishedRow
 from specbook.records.run import RunRecord
-from specbook.report import executed_pages
+from specbook.report import engine_tables, executed_pages
 from specbook.report.published_page import short_source
 from specbook.report.tables import markdown
 from specbook.report.text import count
@@ -30,7 +30,8 @@ NONE = "None."
 
 
 def write(folder: Path) -> Path:
-    """Write `engines.md` into `folder`."""
+    """Write `engines.md` into `folder`, and `two_engines.md` beside it."""
+    engine_tables.write(folder)
     runs = [run for run in records.load() if run.kind == "measured" and run.status == "ok"]
     return executed_pages.put(folder, "engines.md", render(runs, published.load()))
 

@@ -16,7 +16,7 @@ from specbook.analysis import replication, speedup
 from specbook.errors import ConfigError
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
-from specbook.report import executed_pages, tables
+from specbook.report import engine_tables, executed_pages, tables
 from specbook.report.figures import speedup_figures, style
 from specbook.report.provenance_line import credit
 from specbook.report.text import answers_text
@@ -102,7 +102,8 @@ def answer(best: pd.DataFrame, runs: Sequence[RunRecord]) -> str:
     again = [f"Measured again, {top['label']} on {top['domain']} gave {listed(each)}."] * bool(each)
     targets = {run.point.target.name for run in runs}
     pocket = all(name.startswith("pocket-") for name in targets)
-    typical = _typical(records.of_chapter(*PUBLIC)) if targets == {"pocket-dense"} else []
+    front = targets == {"pocket-dense"}
+    typical = [*_typical(records.of_chapter(*PUBLIC)), *engine_tables.faster_baseline()] if front else []
     return "\n\n".join([speeds, *[BEST_CASE] * pocket, *typical, *again, *_loops(best, runs)])
 
 

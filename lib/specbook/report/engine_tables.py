@@ -1,0 +1,116 @@
+"""One model on two engines in the same rounds: for `book/engines.md`, and a sentence of the front page."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from specbook import engine, records
+from specbook.analysis import engines, intervals, quantization
+from specbook.config.schema import Target
+from specbook.records.run_set import RunSet
+from specbook.report import executed_pages
+from specbook.report.provenance_line import credit, served_by
+from specbook.report.tables import markdown
+from specbook.stats.estimate import Estimate
+from specbook.suggestions import listed
+
+PLAN, HARDWARE = "appendix_engines", "cpu"
+NOTHING = f"**Not measured yet.** `specbook run {PLAN}` measures it, in about an hour on two cores."
+SPEED = {"above": ", faster", "below": ", slower", "within": ", no difference shown", None: ""}
+GAIN = {"above": ", more", "below": ", less", "within": ", no difference shown", None: ""}
+Names = Mapping[str, str]
+"""Title by the target's name, in the plan's order."""
+
+
+def write(folder: Path) -> Path:
+    """Write `two_engines.md` into `folder`."""
+    return executed_pages.put(folder, "two_engines.md", render(records.of_chapter(PLAN, HARDWARE)))
+
+
+def render(runs: RunSet) -> str:
+    """Three tables: speeds and gains, steps, and answers that are the same; and whose numbers they are."""
+    if not runs:
+        return f"{NOTHING}\n"
+    names = {name: title(target) for name, target in _targets(runs).items()}
+    tables = [
+        _speeds(quantization.table(runs), names), _steps(engines.steps(runs), names),
+        _answers(engines.agreement(runs), names),
+    ]  # fmt: skip
+    shown = [markdown(table) for table in tables if len(table)]  # a campaign may have been broken off
+    return "\n\n".join([*shown, credit(runs, served_by(runs))]) + "\n"
+
+
+def faster_baseline() -> list[str]:
+    """A sentence for the front page where another engine than the first has the faster baseline, weights and
+    precision being the same; none where that is not shown.
+    """
+    runs = records.of_chapter(PLAN, HARDWARE)
+    if not runs:
+        return []
+    targets = _targets(runs)
+    first = next(iter(targets.values()))
+    ahead: dict[str, list[str]] = {}
+    for row in quantization.table(runs).itertuples():
+        one = targets[row.target]
+        alike = (one.dtype, one.quantization) == (first.dtype, first.quantization)
+        if alike and row.against is not None and intervals.side(row.against) == "above":
+            ahead.setdefault(title(one), []).append(f"{row.against.span('×')} ({row.load})")
+    return [
+        f"A speed-up over a slow engine is a measure of the engine. Without speculation {name} serves "
+        f"{first.name} at {listed(each)} the speed of {title(first)}."
+        for name, each in ahead.items()
+    ]
+
+
+def title(target: Target) -> str:
+    """`llama.cpp (Q4_1)`."""
+    return f"{engine.of(target).title} ({target.quantization or target.dtype})"
+
+
+def _targets(runs: RunSet) -> dict[str, Target]:
+    return {run.point.target.name: run.point.target for run in runs}
+
+
+def _speeds(table: pd.DataFrame, names: Names) -> pd.DataFrame:
+    first, rows = next(iter(names)), []
+    gains = table[table["target"] == first].set_index("load")["speedup"]
+    for row in _load_by_load(table).itertuples():
+        ahead = row.against and intervals.side(row.against)
+        own, other = row.speedup, gains.get(row.load)
+        more = intervals.compare(own, other) if own and other and row.against else None
+        rows.append(
+            {"load": row.load, "engine": names[row.target],
+             "no speculation, tokens/s": f"{row.tokens_per_s:.1f}",
+             f"over {names[first]}": _span(row.against, SPEED[ahead]),
+             "gain by ngram": _span(own, GAIN[more])}
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _load_by_load(table: pd.DataFrame) -> pd.DataFrame:
+    places = {load: place for place, load in enumerate(dict.fromkeys(table["load"]))}
+    return table.sort_values("load", kind="stable", key=lambda loads: loads.map(places))
+
+
+def _span(estimate: Estimate | None, verdict: str) -> str:
+    return "-" if estimate is None else estimate.span("×") + verdict
+
+
+def _steps(table: pd.DataFrame, names: Names) -> pd.DataFrame:
+    rows = [
+        {"load": row.load, "prompts": row.domain, "engine": names[row.target], "arm": row.label,
+         "tokens/s": row.speed.span(digits=1), "TTFT, ms": f"{1e3 * row.ttft_s:.0f}",
+         "tokens a step": f"{row.length:.2f}", "step, ms": f"{1e3 * row.step_s:.1f}"}
+        for row in _load_by_load(table).itertuples()
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _answers(table: pd.DataFrame, names: Names) -> pd.DataFrame:
+    rows = [
+        {"load": row.load, "engine": names[row.target], "compared": names.get(row.compared, row.compared),
+         "same answers, %": row.same.through(lambda share: 100 * share).span(digits=0), "n": row.same.counted}
+        for row in table.itertuples()
+    ]  # fmt: skip
+    return pd.DataFrame(rows)

@@ -1,0 +1,77 @@
+"""Two engines side by side: nothing where nothing is measured, verdicts where intervals give them."""
+
+import dataclasses
+
+import pytest
+
+import synthetic
+from specbook import config, records
+from specbook.report import engine_tables
+from specbook.report.engine_tables import HARDWARE, PLAN
+
+SLOW = synthetic.USUAL
+FAST = dataclasses.replace(
+    SLOW, step_s={batch: step_s / 2 for batch, step_s in SLOW.step_s.items()},
+    acceptance=dict.fromkeys(("mt-bench", "humaneval"), 0.05),
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def results(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
+
+
+def measured(**worlds):
+    """Records of the plan, each target in the world that is given for its engine."""
+    for sweep in config.load(PLAN, HARDWARE, "full").sweeps:
+        synthetic.write(sweep, world=worlds[sweep.target.engine])
+    return records.of_chapter(PLAN, HARDWARE)
+
+
+def rows(page, *words):
+    return [line for line in page.splitlines() if all(f"| {word} " in line for word in words)]
+
+
+def test_without_records_it_says_what_measures_them(tmp_path):
+    assert engine_tables.write(tmp_path).read_text() == f"{engine_tables.NOTHING}\n"
+    assert "`specbook run appendix_engines` measures it" in engine_tables.NOTHING
+    assert engine_tables.faster_baseline() == []
+
+
+def test_a_faster_engine_that_gains_less_is_told_so():
+    page = engine_tables.render(measured(vllm=SLOW, llama_cpp=FAST))
+    first, wide, narrow = rows(page, "batch 1")[:3]
+    assert "| vLLM (float32)" in first
+    assert ", faster |" not in first
+    assert ", more |" not in first
+    for line, name in ((wide, "llama.cpp (float32)"), (narrow, "llama.cpp (Q4_1)")):
+        assert f"| {name}" in line
+        assert ", faster |" in line
+        assert ", less |" in line
+    assert len(rows(page, "batch 8", "mt-bench")) == 6  # three targets with and without ngram
+    assert page.count("itself, started again") == 6
+    assert "simulated · cpu-simulated-2c" in page
+
+
+@pytest.mark.parametrize(("drafted", "tables"), [(True, 1), (False, 3)])
+def test_a_campaign_that_was_broken_off_is_shown_as_far_as_it_went(drafted, tables):
+    lacking = dataclasses.replace(SLOW, failed=lambda point: (point.speculation is None) == drafted)
+    page = engine_tables.render(measured(vllm=lacking, llama_cpp=lacking))
+    assert sum(line.startswith("| load") for line in page.splitlines()) == tables
+    assert "nan" not in page.lower()
+    assert engine_tables.faster_baseline() == []
+
+
+def test_the_front_page_names_a_faster_engine_of_the_same_precision():
+    measured(vllm=SLOW, llama_cpp=FAST)
+    (said,) = engine_tables.faster_baseline()
+    assert "Without speculation llama.cpp (float32) serves smollm2-135m at 1." in said
+    assert said.endswith("(batch 8) the speed of vLLM (float32).")
+    assert "Q4_1" not in said
+
+
+def test_the_front_page_is_silent_where_the_first_is_faster():
+    page = engine_tables.render(measured(vllm=FAST, llama_cpp=SLOW))
+    assert ", slower |" in page
+    assert ", more |" in page
+    assert engine_tables.faster_baseline() == []
