@@ -4,7 +4,7 @@ The number of requests in flight follows the rate, so a schedule of K crosses it
 does. Beside it stand servers without speculation and with one K all day: the same requests at the same times.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Self
 
@@ -69,15 +69,12 @@ def day(asked: Day) -> DayArms:
             result.
     """
     prompts = [one for name in asked.domains for one in prompt_files.of(Traffic(domain=name))]
-    return DayArms(arms=tuple(_arms(asked, prompts)))
-
-
-def _arms(asked: Day, prompts: Sequence[Prompt]) -> Iterator[DayArm]:
-    arms = asked.arms()
+    arms, made = asked.arms(), []
     for restart in range(asked.restarts):
         for how in Random(asked.seed + restart).sample(arms, len(arms)):
             with Server(asked.target, how) as server:
-                yield _arm(asked, prompts, server, restart)
+                made.append(_arm(asked, prompts, server, restart))
+    return DayArms(arms=tuple(made))
 
 
 def _arm(asked: Day, prompts: Sequence[Prompt], server: Server, restart: int) -> DayArm:
