@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from specbook.analysis import summaries
 from specbook.errors import RecordError
 from specbook.records.experiment_results import Probed
+from specbook.records.identity import setup
 from specbook.records.run import RunRecord, SpecDecodeCounters
 from specbook.records.run_set import RunSet
 from specbook.stats import ratios
@@ -155,12 +156,14 @@ def _new_answers(records: list[RunRecord]) -> dict[str, float]:
 
     Restarts decode greedily: most repeat the answers of the first, and their drafts with them.
     """
-    runs = RunSet(records)
-    if not runs:
-        return {}
-    rows = summaries.pooled_requests(runs)
-    repeated = rows.duplicated([*GROUP, "setup", "prompt_id", "text"])
-    return (~repeated).groupby(rows["run_id"]).mean().to_dict()
+    given: dict[tuple, set[tuple[str, str]]] = {}
+    shares = {}
+    for run in RunSet(records):
+        rows, earlier = summaries.arrays(run), given.setdefault((*_key(run), setup(run)), set())
+        before = len(earlier)
+        earlier.update(zip(rows["prompt_id"], rows["text"], strict=True))
+        shares[run.run_id] = (len(earlier) - before) / len(rows["text"]) if len(rows["text"]) else 1.0
+    return shares
 
 
 def by_request(runs: Iterable[RunRecord]) -> pd.DataFrame:

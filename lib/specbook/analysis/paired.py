@@ -41,7 +41,8 @@ class PairedRatios(NamedTuple):
 
     def estimate(self) -> Estimate:
         """The geometric mean over restarts, with an interval that covers restarts and prompts."""
-        domains = [own.to_numpy() for _, own in self.by_prompt.groupby(level=0, sort=False)]
+        changes, of = self.by_prompt.to_numpy(), self.by_prompt.index.codes[0]
+        domains = [changes[of == domain] for domain in dict.fromkeys(of.tolist())]
         return ratios.crossed_ci(self.by_restart, domains)
 
 
@@ -56,12 +57,11 @@ def answered(runs: Iterable[RunRecord], speed: Speed) -> Answered:
 
 @once_a_run
 def _sums(run: RunRecord, speed: Speed) -> pd.DataFrame:
-    rows, decode = summaries.answered(run), speed != "output_tokens_per_s"
-    numbers = rows[["output_tokens", "e2e_s", "ttft_s", "inside", "loops", "late"]].to_numpy(float)
-    tokens, e2e_s, ttft_s, inside, loops, late = numbers.T
-    kept = (inside > 0) & ~((loops > 0) & (speed == "decode_tokens_per_s_without_loops"))
+    rows, decode = summaries.arrays(run), speed != "output_tokens_per_s"
+    tokens, e2e_s, ttft_s = (rows[name].astype(float) for name in ("output_tokens", "e2e_s", "ttft_s"))
+    kept = rows["inside"] & ~(rows["loops"] & (speed == "decode_tokens_per_s_without_loops"))
     if decode:
-        kept &= (late == 0) & (tokens > 1)
+        kept &= ~rows["late"] & (tokens > 1)
     prompts, names = pd.factorize(rows["prompt_id"][kept], sort=True)
     parts = {"tokens": tokens - decode, "seconds": e2e_s - decode * ttft_s}
     sums = {name: np.bincount(prompts, part[kept]) for name, part in parts.items()}
@@ -89,6 +89,8 @@ def _all_prompts(indices: Sequence[pd.Index]) -> pd.Index:
 
 def _arrays(windows: Sequence[pd.DataFrame], prompts: pd.Index) -> np.ndarray:
     """[2, windows, prompts]: tokens, and seconds; 0 where a window lacks a prompt."""
+    if all(window.index.is_(prompts) for window in windows):
+        return np.stack([window.to_numpy().T for window in windows], axis=1)
     place = {name: number for number, name in enumerate(prompts)}  # pandas would take milliseconds a window
     sums = np.zeros((2, len(windows), len(prompts)))
     for number, window in enumerate(windows):

@@ -12,7 +12,7 @@ import pandas as pd
 
 from specbook.analysis import acceptance, speedup, summaries
 from specbook.records.run import RunRecord
-from specbook.records.run_set import RunSet
+from specbook.records.run_set import RunSet, once
 from specbook.stats import theory
 
 COSTS = (
@@ -35,14 +35,15 @@ SPEEDUPS = (
 )  # fmt: skip
 
 
-def step_costs(runs: Iterable[RunRecord]) -> pd.DataFrame:
+@once
+def step_costs(runs: RunSet) -> pd.DataFrame:
     """Price of a speculative step in steps of the best baseline, per method, batch, domain and K.
 
     A chunk leaves the server once a step (`stats.windows`), with speculation or without. Steps are
     paired by round, as speeds are; both are geometric means over the same rounds. Columns: COSTS.
     What shares no round with its baseline has no row.
     """
-    table, rows = summaries.throughput(RunSet.of(runs).closed), []
+    table, rows = summaries.throughput(runs.closed), []
     for (load, domain), cell in table.groupby(["load", "domain"], sort=False) if len(table) else ():
         base, drafting = cell[cell["arm"] == speedup.best_baseline(cell)], cell["num_speculative_tokens"] > 0
         pairs = speedup.pairs(cell[drafting], base, "step_s")

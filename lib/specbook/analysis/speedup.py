@@ -18,10 +18,10 @@ from specbook.records.run_set import RunSet, once
 from specbook.stats import ratios
 from specbook.stats.estimate import Estimate
 
+ARM = ["arm", "method", "label", "num_speculative_tokens"]
 COLUMNS = (
-    *CELL, "arm", "method", "label", "num_speculative_tokens", "baseline", "baseline_execution",
-    "baseline_tokens_per_s", "tokens_per_s", "speedup", "low", "high", "n", "estimate", "paired",
-    "records",
+    *CELL, *ARM, "baseline", "baseline_execution", "baseline_tokens_per_s", "tokens_per_s", "speedup", "low",
+    "high", "n", "estimate", "paired", "records",
 )  # fmt: skip
 BESIDE_LOOPS = ("load", "domain", "label", "capped", "loops", "loop_tokens", "every", "without")
 PAST_TRAINING = ("load", "method", "depth", "num_speculative_tokens", "estimate")
@@ -55,15 +55,16 @@ def speedups(runs: RunSet, speed: Speed = "output_tokens_per_s") -> pd.DataFrame
         RecordError: if two drafts bear one label, so that an arm has a round twice.
     """
     table, answered, rows = summaries.throughput(runs), paired.answered(runs, speed), []
-    for key, cell in table.groupby(CELL, sort=False) if len(table) else ():
+    needed = [*CELL, *ARM, "execution", "restart", "round", "run_id", speed]
+    for key, cell in table[needed].groupby(CELL, sort=False) if len(table) else ():
         _refuse_twins(cell)
         base = best_baseline(cell, speed)
         reference = cell[cell["arm"] == base]
         both = pairs(cell[cell["arm"] != base], reference, speed)
-        for arm, own in both.groupby("arm", sort=False):
-            names = {name: own[name].iloc[0] for name in ("method", "label", "num_speculative_tokens")}
+        for _, own in both.groupby("arm", sort=False):
+            names = {name: own[name].iloc[0] for name in ARM}
             under = {"baseline": base, "baseline_execution": reference["execution"].iloc[0]}
-            head = {**dict(zip(CELL, key, strict=True)), "arm": arm, **names, **under}
+            head = {**dict(zip(CELL, key, strict=True)), **names, **under}
             head["records"] = (*own["run_id"], *own["run_id_base"])
             rows.append(head | _columns(own, speed, answered))
     return summaries.frame(rows, COLUMNS)

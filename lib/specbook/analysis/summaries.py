@@ -56,30 +56,36 @@ def _columns(record: RunRecord) -> dict[str, Any]:
 
 
 @once_a_run
+def arrays(record: RunRecord) -> dict[str, np.ndarray]:
+    """The columns of `answered`, each an array: pandas takes milliseconds over a table, however small."""
+    rows = {name: column.to_numpy() for name, column in records.requests(record).items()}
+    tokens, ttft_s, e2e_s = (rows[name].astype(float) for name in ("output_tokens", "ttft_s", "e2e_s"))
+    step_s, within = windows.step_s(rows["itl_s"]), _steady_span(record, rows)  # the same in each row
+    rows |= {
+        "late": windows.late_first_chunks(rows, step_s),
+        "inside": np.full(len(tokens), True) if within is None else windows.arrived(rows, within),
+        "loops": np.array([windows.repeats(text or "") for text in rows["text"]], dtype=bool),
+        "capped": tokens >= record.point.traffic.max_tokens,
+        "tpot_s": np.divide(e2e_s - ttft_s, tokens - 1, out=np.full(len(tokens), np.nan), where=tokens > 1),
+        "step_s": np.full(len(tokens), step_s),
+    }
+    failed = np.array([isinstance(why, str) and why != "" for why in rows["error"]], dtype=bool)
+    if failed.any():
+        rows = _only(rows, ~failed)
+        rows["step_s"][:] = windows.step_s(rows["itl_s"])
+    return rows
+
+
+def _only(rows: dict[str, np.ndarray], kept: np.ndarray) -> dict[str, np.ndarray]:
+    return {name: column[kept] for name, column in rows.items()}
+
+
 def answered(record: RunRecord) -> pd.DataFrame:
     """Requests that succeeded, with what `pooled_requests` adds to them."""
-    rows = records.requests(record)
-    step_s = windows.step_s(rows["itl_s"])  # the same in each row
-    rows = rows.assign(
-        late=windows.late_first_chunks(rows, step_s), inside=_inside(record, rows),
-        loops=[windows.repeats(text or "") for text in rows["text"]],
-        capped=rows["output_tokens"] >= record.point.traffic.max_tokens,
-    )  # fmt: skip
-    good = rows["error"].isna() | (rows["error"] == "")
-    if not good.all():
-        rows = rows[good]
-        step_s = windows.step_s(rows["itl_s"])
-    tokens, ttft_s, e2e_s = (rows[name].to_numpy(float) for name in ("output_tokens", "ttft_s", "e2e_s"))
-    tpot_s = np.divide(e2e_s - ttft_s, tokens - 1, out=np.full(len(rows), np.nan), where=tokens > 1)
-    return rows.assign(tpot_s=tpot_s, step_s=step_s)
+    return pd.DataFrame(arrays(record))
 
 
-def _inside(record: RunRecord, rows: pd.DataFrame) -> Any:
-    within = _steady_span(record, rows)
-    return True if within is None else windows.arrived(rows, within)
-
-
-def _steady_span(record: RunRecord, rows: pd.DataFrame) -> windows.Span | None:
+def _steady_span(record: RunRecord, rows: windows.Rows) -> windows.Span | None:
     """None for Poisson arrivals, and for records from before steady windows."""
     has_window = record.measurement is not None and record.measurement.steady_s is not None
     return windows.steady(rows, record.point.load.concurrency or 1) if has_window else None
@@ -98,9 +104,9 @@ def pooled_requests(runs: RunSet) -> pd.DataFrame:
     """
     if not runs:
         raise RecordError("there is no good record to summarise: measure the points first")
-    parts, heads = [answered(record) for record in runs], pd.DataFrame([_columns(one) for one in runs])
-    of = np.repeat(np.arange(len(runs)), [len(rows) for rows in parts])
-    rows = pd.concat(parts, ignore_index=True)
+    parts, heads = [arrays(record) for record in runs], pd.DataFrame([_columns(one) for one in runs])
+    of = np.repeat(np.arange(len(runs)), [len(rows["late"]) for rows in parts])
+    rows = pd.DataFrame({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
     return pd.concat([rows, heads.iloc[of].reset_index(drop=True)], axis="columns")
 
 
@@ -131,7 +137,7 @@ def throughput(runs: RunSet) -> pd.DataFrame:
 
 def step_s(record: RunRecord) -> float:
     """Median seconds of a step, of a record's own streams; NaN where no answer has two chunks."""
-    return float(answered(record)["step_s"].max())
+    return float(max(arrays(record)["step_s"], default=np.nan))
 
 
 def _speeds(record: RunRecord) -> dict[str, Any]:
@@ -151,20 +157,20 @@ def _speeds(record: RunRecord) -> dict[str, Any]:
 @once_a_run
 def _decoding(record: RunRecord) -> dict[str, float]:
     """Both decoding speeds of `throughput`."""
-    rows = answered(record)
-    on_time, within = rows[~rows["late"]], _steady_span(record, rows)
+    rows = arrays(record)
+    on_time, within = _only(rows, ~rows["late"]), _steady_span(record, rows)
     return {
         "decode_tokens_per_s": (
             windows.decode_tokens_per_s(on_time, within) if within else _decode_tokens_per_s(on_time)
         ),
         "decode_tokens_per_s_without_loops": _decode_tokens_per_s(
-            on_time[on_time["inside"] & ~on_time["loops"]]
+            _only(on_time, on_time["inside"] & ~on_time["loops"])
         ),
     }
 
 
-def _decode_tokens_per_s(rows: pd.DataFrame) -> float:
-    tokens, ttft_s, e2e_s = (rows[name].to_numpy(float) for name in ("output_tokens", "ttft_s", "e2e_s"))
+def _decode_tokens_per_s(rows: dict[str, np.ndarray]) -> float:
+    tokens, ttft_s, e2e_s = (rows[name].astype(float) for name in ("output_tokens", "ttft_s", "e2e_s"))
     several = tokens > 1
     decoding_s = float((e2e_s - ttft_s)[several].sum())
     return float((tokens - 1)[several].sum()) / decoding_s if decoding_s > 0 else np.nan
@@ -203,10 +209,11 @@ def loops(runs: RunSet) -> pd.DataFrame:
     Columns: load, domain, `requests`, `prompts` (distinct), and shares from 0 to 1: `capped` and `loops` of
     the requests, `loop_tokens` of the output tokens. Every arm and restart counts.
     """
+    asked = pooled_requests(runs)[["load", "domain", "prompt_id", "capped", "loops", "output_tokens"]]
     rows = [
         {"load": load, "domain": domain, "requests": len(own), "prompts": own["prompt_id"].nunique(),
          "capped": own["capped"].mean(), "loops": own["loops"].mean(),
          "loop_tokens": own.loc[own["loops"], "output_tokens"].sum() / own["output_tokens"].sum()}
-        for (load, domain), own in pooled_requests(runs).groupby(["load", "domain"], sort=False)
+        for (load, domain), own in asked.groupby(["load", "domain"], sort=False)
     ]  # fmt: skip
     return frame(rows, LOOPS)

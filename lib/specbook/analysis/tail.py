@@ -56,10 +56,12 @@ def changes(
 
 
 def _table(answered: pd.DataFrame, speeds: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    rows = []
+    needed = {*CELL, "arm", "method", "label", "restart", "run_id", "prompt", "late", *METRICS}
+    turns = answered.groupby(["domain", "restart", "round"]).ngroup()
+    kept = answered[[name for name in answered if name in needed]].assign(turn=turns)
+    cells, rows = dict(list(kept.groupby(by, sort=False))), []
     for key, cell in speeds.groupby(by, sort=False):
-        base = best_baseline(cell)
-        same = answered[(answered[by] == list(key)).all(axis=1)]
+        base, same = best_baseline(cell), cells.get(key, kept[:0])
         for arm, group in same[same["method"] != "baseline"].groupby("arm", sort=False) if base else ():
             names = {name: group[name].iloc[0] for name in ("method", "label")}
             head = {**dict(zip(by, key, strict=True)), "arm": arm, **names, "baseline": base}
@@ -68,8 +70,7 @@ def _table(answered: pd.DataFrame, speeds: pd.DataFrame, by: list[str]) -> pd.Da
 
 
 def _changes(arm: pd.DataFrame, base: pd.DataFrame) -> list[dict[str, object]]:
-    turns = [pd.MultiIndex.from_frame(side[["domain", "restart", "round"]]) for side in (arm, base)]
-    pair = arm[turns[0].isin(turns[1])], base[turns[1].isin(turns[0])]  # measured together, and only those
+    pair = arm[arm["turn"].isin(base["turn"])], base[base["turn"].isin(arm["turn"])]  # measured together
     records = {"records": tuple(dict.fromkeys(run for side in pair for run in side["run_id"]))}
     rows = []
     for metric in METRICS:

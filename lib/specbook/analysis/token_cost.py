@@ -34,7 +34,8 @@ def rates(runs: Iterable[RunRecord]) -> pd.DataFrame:
     tpot_p99_s, n (distinct prompts), enough (prompts for a p99, and no late first chunks that decide it).
     """
     closed = RunSet.of(runs).closed
-    pooled, rows = latency.answered(closed), []
+    needed = ["load", "arm", "restart", "prompt", "late", "ttft_s", "tpot_s"]
+    pooled, rows = latency.answered(closed)[needed], []
     answered = paired.answered(closed, "output_tokens_per_s")
     names = ("concurrency", "method", "label", "num_speculative_tokens")
     for (load, arm), cell in windows(closed).groupby(["load", "arm"], sort=False):

@@ -40,7 +40,7 @@ def gains(runs: Iterable[RunRecord]) -> pd.DataFrame:
 
     Columns: GAINS; `domains` are those that the mean is of.
     """
-    runs = list(runs)
+    runs = RunSet.of(runs)
     table = speedup.speedups(runs)
     table = table[table["method"] != "baseline"]
     table = table.assign(traffic=table["domain"].map(kind))

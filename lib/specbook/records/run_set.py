@@ -52,22 +52,27 @@ class RunSet(Sequence[RunRecord]):
     @cached_property
     def closed(self) -> "RunSet":
         """The runs of closed loops: those with a batch."""
-        return RunSet(run for run in self if run.point.load.concurrency is not None)
+        return self._only(lambda run: run.point.load.concurrency is not None)
 
     @cached_property
     def poisson(self) -> "RunSet":
         """The runs with a rate of arrivals."""
-        return RunSet(run for run in self if run.point.load.request_rate_per_s is not None)
+        return self._only(lambda run: run.point.load.request_rate_per_s is not None)
 
     @cached_property
     def baselines(self) -> "RunSet":
         """The runs without speculation."""
-        return RunSet(run for run in self if run.point.speculation is None)
+        return self._only(lambda run: run.point.speculation is None)
 
     @cached_property
     def drafting(self) -> "RunSet":
         """The runs with speculation."""
-        return RunSet(run for run in self if run.point.speculation is not None)
+        return self._only(lambda run: run.point.speculation is not None)
+
+    def _only(self, wanted: Callable[[RunRecord], bool]) -> "RunSet":
+        """Those wanted; this set, with its tables, where that is all of it."""
+        runs = list(filter(wanted, self))
+        return self if len(runs) == len(self) else RunSet(runs)
 
     def table(self, name: tuple[Any, ...], make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
         """A table by its name, made when it is first asked for. The caller may add columns to it."""

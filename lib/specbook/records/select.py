@@ -20,12 +20,13 @@ def current(runs: Iterable[RunRecord]) -> list[RunRecord]:
     """
     given = list(runs)
     good = _of_today(given)
+    turns = {id(run): _turn(run) for run in good}
     baselines = [run for run in good if run.point.speculation is None]
-    paired = {_turn(run) for run in baselines}
+    paired = {turns[id(run)] for run in baselines}
     arms = [run for run in good if run.point.speculation is not None]
-    arms = list({_name(run): run for run in sorted(arms, key=lambda r: _turn(r) in paired)}.values())
-    wanted = {_turn(run) for run in arms}
-    counterparts = {(_name(run), _turn(run)): run for run in baselines if _turn(run) in wanted}
+    arms = list({_name(run): run for run in sorted(arms, key=lambda r: turns[id(r)] in paired)}.values())
+    wanted = {turns[id(run)] for run in arms}
+    counterparts = {(_name(run), turns[id(run)]): run for run in baselines if turns[id(run)] in wanted}
     held = {name for name, _ in counterparts}
     alone = {_name(run): run for run in baselines if _name(run) not in held}
     counts = {id(run) for run in (*arms, *counterparts.values(), *alone.values())}

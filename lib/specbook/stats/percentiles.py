@@ -139,6 +139,10 @@ def _resampled(values: Floats, prompts: NDArray[np.intp], weights: Floats, q: fl
     places, all_prompts = len(grid) + 1, weights.shape[1]
     at = prompts * places + np.searchsorted(grid, values)
     counts = np.bincount(at, minlength=all_prompts * places).reshape(all_prompts, places)
-    below = weights @ counts.cumsum(axis=1)
-    first = (below < q * below[:, -1:]).sum(axis=1)
+    upto = counts.cumsum(axis=1).T.astype(float)  # [places, prompts]
+    wanted, first, last = q * (weights @ upto[-1]), np.zeros(len(weights), int), places - 1
+    for _ in range(places.bit_length()):  # each draw's first place that has so many
+        middle = (first + last) // 2
+        enough = np.einsum("dp,dp->d", weights, upto[middle]) >= wanted
+        first, last = np.where(enough, first, middle + 1), np.where(enough, middle, last)
     return grid[np.minimum(first, len(grid) - 1)]

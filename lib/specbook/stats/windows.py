@@ -9,7 +9,7 @@ The engine sends a chunk a step. Where reader and engine share few cores the rea
 chunks at once: one gap of two steps and one of next to nothing. Their median is then no step at all.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -35,6 +35,10 @@ LOOP_CHARACTERS = 80
 """Least length of a loop: a rule of dashes, an indent or a row of zeros is shorter."""
 
 
+Rows = pd.DataFrame | Mapping[str, np.ndarray]
+"""As a table, or as its columns."""
+
+
 class Span(NamedTuple):
     """Part of a window, in seconds since its first request was sent."""
 
@@ -47,13 +51,13 @@ class Span(NamedTuple):
         return self.end_s - self.start_s
 
 
-def whole(rows: pd.DataFrame) -> Span:
+def whole(rows: Rows) -> Span:
     """From the first request sent to the last answer's end."""
     start_s, end_s = _ends(rows)
     return Span(float(start_s.min()), float(end_s.max()))
 
 
-def steady(rows: pd.DataFrame, concurrency: int) -> Span | None:
+def steady(rows: Rows, concurrency: int) -> Span | None:
     """The time in which every slot is taken; None where there is none.
 
     It begins when the last of the first `concurrency` requests has ended, and ends when the last request
@@ -62,20 +66,20 @@ def steady(rows: pd.DataFrame, concurrency: int) -> Span | None:
     if concurrency == 1:
         return whole(rows)
     start_s, end_s = _ends(rows)
-    if len(rows) <= concurrency:
+    if len(start_s) <= concurrency:
         return None
     first = np.argsort(start_s, kind="stable")[:concurrency]
     span = Span(float(end_s[first].max()), float(start_s.max()))
     return span if span.seconds > 0 else None
 
 
-def mean_concurrency(rows: pd.DataFrame, within: Span) -> float:
+def mean_concurrency(rows: Rows, within: Span) -> float:
     """Requests in flight, averaged over the time of `within`."""
     start_s, end_s = _ends(rows)
     return float(_overlap_s(start_s, end_s, within).sum()) / within.seconds
 
 
-def arrived(rows: pd.DataFrame, within: Span) -> NDArray[np.bool_]:
+def arrived(rows: Rows, within: Span) -> NDArray[np.bool_]:
     """[n] Whether the request was sent in this time.
 
     The last ones end after it, in a batch that shrinks: with eight requests a slot they are one in seven.
@@ -84,7 +88,7 @@ def arrived(rows: pd.DataFrame, within: Span) -> NDArray[np.bool_]:
     return (start_s >= within.start_s) & (start_s <= within.end_s)
 
 
-def output_tokens_per_s(rows: pd.DataFrame, within: Span) -> float:
+def output_tokens_per_s(rows: Rows, within: Span) -> float:
     """Output tokens a second over all slots.
 
     The tokens of an answer are spread over its chunks: one on the first, the others evenly on those after it.
@@ -93,39 +97,41 @@ def output_tokens_per_s(rows: pd.DataFrame, within: Span) -> float:
     return _tokens(rows, within, first=True) / within.seconds
 
 
-def decode_tokens_per_s(rows: pd.DataFrame, within: Span) -> float:
+def decode_tokens_per_s(rows: Rows, within: Span) -> float:
     """Output tokens a second of one sequence, TTFT left out: tokens after the first chunk over decoding time.
 
     The tokens are spread as in `output_tokens_per_s`, so that over the whole window it is
     sum(tokens - 1) / sum(E2E - TTFT). NaN where nothing was decoded.
     """
     start_s, end_s = _ends(rows)
-    several = rows["output_tokens"].to_numpy() > 1
-    first_s = start_s + rows["ttft_s"].to_numpy(float)
+    several = np.asarray(rows["output_tokens"]) > 1
+    first_s = start_s + np.asarray(rows["ttft_s"], dtype=float)
     decoding_s = float(_overlap_s(first_s, end_s, within)[several].sum())
     return _tokens(rows, within, first=False) / decoding_s if decoding_s > 0 else np.nan
 
 
-def _tokens(rows: pd.DataFrame, within: Span, first: bool) -> float:
-    columns = (rows[name] for name in ("start_s", "ttft_s", "itl_s", "output_tokens"))
-    return sum(_inside(*row, within, first) for row in zip(*columns, strict=True))
-
-
-def _inside(
-    start_s: float, ttft_s: float, gaps_s: NDArray[np.float64], tokens: int, within: Span, first: bool
-) -> float:
-    """Tokens of one answer whose chunks came within the span."""
-    at_s = start_s + ttft_s + np.concatenate([[0.0], np.cumsum(np.asarray(gaps_s, dtype=float))])
+def _tokens(rows: Rows, within: Span, first: bool) -> float:
+    """Tokens of the chunks that came within the span, first ones only if `first`."""
+    gaps_s, tokens = list(rows["itl_s"]), np.asarray(rows["output_tokens"], dtype=float)
+    first_s = np.asarray(rows["start_s"], dtype=float) + np.asarray(rows["ttft_s"], dtype=float)
+    at_s = first_s[:, None] + np.column_stack([np.zeros(len(gaps_s)), _padded(gaps_s)]).cumsum(axis=1)
     inside = (at_s >= within.start_s) & (at_s <= within.end_s + ROUNDING_S)
-    later = len(at_s) - 1
-    if later == 0:  # the whole answer came as one
-        return float(tokens if first and inside[0] else 0)
-    return float(first and inside[0]) + (tokens - 1) * np.count_nonzero(inside[1:]) / later
+    firsts, later = inside[:, 0] & first, np.array(list(map(len, gaps_s)))
+    spread = firsts + (tokens - 1) * np.count_nonzero(inside[:, 1:], axis=1) / np.maximum(later, 1)
+    return sum(np.where(later > 0, spread, firsts * tokens).tolist())  # without later ones it came as one
 
 
-def _ends(rows: pd.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    start_s = rows["start_s"].to_numpy(float)
-    return start_s, start_s + rows["e2e_s"].to_numpy(float)
+def _padded(streams: Sequence[Sequence[float]]) -> NDArray[np.float64]:
+    """[streams, longest] The gaps of each, in seconds; infinite after its last."""
+    lengths = np.array(list(map(len, streams)), dtype=int)
+    gaps_s = np.full((len(lengths), lengths.max(initial=0)), np.inf)
+    gaps_s[np.arange(gaps_s.shape[1]) < lengths[:, None]] = np.concatenate([[], *streams])
+    return gaps_s
+
+
+def _ends(rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    start_s = np.asarray(rows["start_s"], dtype=float)
+    return start_s, start_s + np.asarray(rows["e2e_s"], dtype=float)
 
 
 def _overlap_s(start_s: NDArray[np.float64], end_s: NDArray[np.float64], within: Span) -> NDArray[np.float64]:
@@ -165,24 +171,12 @@ def repeats(text: str) -> bool:
     closes a list, a table or a block after its last row ends the loop, so that an answer that stopped by
     itself rarely counts. One that counts upwards does not repeat a unit, and is not seen.
     """
-    lengths = _periodic_suffixes(text)
-    return any(n >= max(LOOP_CHARACTERS, REPETITIONS * period) for n, period in lengths)
+    periods = range(1, len(text) // REPETITIONS + 1)
+    ends = ((period, max(LOOP_CHARACTERS, REPETITIONS * period)) for period in periods)
+    return any(n <= len(text) and text[-n:-period] == text[period - n :] for period, n in ends)
 
 
-def _periodic_suffixes(text: str) -> list[tuple[int, int]]:
-    """(length, smallest period) of each suffix, by the prefix function of the reversed text."""
-    backwards = text[::-1]
-    border, periods = [0] * len(text), []
-    for i in range(1, len(text)):
-        k = border[i - 1]
-        while k and backwards[i] != backwards[k]:
-            k = border[k - 1]
-        border[i] = k + (backwards[i] == backwards[k])
-        periods.append((i + 1, i + 1 - border[i]))
-    return periods
-
-
-def late_first_chunks(rows: pd.DataFrame, a_step_s: float | None = None) -> NDArray[np.bool_]:
+def late_first_chunks(rows: Rows, a_step_s: float | None = None) -> NDArray[np.bool_]:
     """[n] Whether the stream stood still at first, so that the first FIRST_CHUNKS chunks came as one.
 
     They waited somewhere between the engine and the client, and TTFT says how long; in the worst case the
@@ -191,5 +185,6 @@ def late_first_chunks(rows: pd.DataFrame, a_step_s: float | None = None) -> NDAr
     """
     a_step_s = step_s(rows["itl_s"]) if a_step_s is None else a_step_s
     longest_s = max(TOGETHER * np.nan_to_num(a_step_s), LEAST_S)  # NaN where all streams stood still
-    first = (list(own[: FIRST_CHUNKS - 1]) for own in rows["itl_s"])
-    return np.array([len(own) == FIRST_CHUNKS - 1 and max(own) < longest_s for own in first], dtype=bool)
+    first = [own[: FIRST_CHUNKS - 1] for own in rows["itl_s"]]
+    enough = np.array(list(map(len, first)), dtype=int) == FIRST_CHUNKS - 1
+    return enough & (_padded(first) < longest_s).all(axis=1)
