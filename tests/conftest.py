@@ -20,6 +20,8 @@ IN_PROCESS = ("test_synthetic_acceptance", "test_auth_middleware", "test_intrude
 """They import vLLM into their own process, which takes ten seconds."""
 FOLDERS = ("pocket", "deploy")
 """Whose files share a tokenizer, and rendered manifests."""
+CORPUS = ("test_greedy",)
+"""Files elsewhere that read the corpus of tests/pocket: to parse Python's own library takes ten seconds."""
 SERVERS = ("server", "noisy", "played")
 """Fixtures of real servers that live as long as their worker."""
 LONGEST = (
@@ -53,7 +55,7 @@ def _group(item: pytest.Item) -> str:
     for server in SERVERS:
         if server in fixtures and item.get_closest_marker("engine"):
             return server
-    for group, files in {"campaigns": CAMPAIGNS, "in process": IN_PROCESS}.items():
+    for group, files in {"campaigns": CAMPAIGNS, "in process": IN_PROCESS, "pocket": CORPUS}.items():
         if item.path.stem in files:
             return group
     return item.path.parent.name if item.path.parent.name in FOLDERS else item.path.stem

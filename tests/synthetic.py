@@ -55,6 +55,8 @@ class World:
     """Of the answers without speculation: they come all at once."""
     failed: Callable[[Point], bool] = field(default=lambda point: False)
     """Points that could not be measured: they have no record."""
+    most_requests: int = 256
+    """Of a window: where a test reads sentences, a few say as much as a plan's hundreds."""
 
 
 USUAL = World()
@@ -150,7 +152,8 @@ def _batch(point: Point) -> int:
 def _requests(
     point: Point, rng: np.random.Generator, world: World
 ) -> tuple[pd.DataFrame, SpecDecodeCounters | None, float]:
-    n, batch, domain = point.load.num_requests, _batch(point), point.traffic.domain
+    n, batch = min(point.load.num_requests, world.most_requests), _batch(point)
+    domain = point.traffic.domain
     k = point.speculation.num_speculative_tokens if point.speculation else 0
     lengths_rng = np.random.default_rng(n * 7 + len(domain))
     usual = TOKENS.get(domain, 100)

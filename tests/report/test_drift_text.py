@@ -37,7 +37,7 @@ def said_by_all(group: str) -> str:
 
 def write(group: str) -> None:
     wanted = config.load(CHAPTER, "cpu", group)
-    synthetic.write(wanted)
+    synthetic.write(wanted, world=synthetic.World(most_requests=12))
     drifting.write(wanted)
 
 

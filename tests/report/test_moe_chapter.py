@@ -23,12 +23,13 @@ def full(tmp_path, monkeypatch):
 
 
 def test_another_machines_fastest_arm_has_its_own_numbers(full, monkeypatch):
-    synthetic.write(full.parts()[0])
+    few = synthetic.World(most_requests=12)
+    synthetic.write(full.parts()[0], world=few)
     page = records.replay(full.parts()[0])
     again = "appendix_mixture_again"
     assert {run.hardware.id for run in records.of_chapter(again, "cpu")} <= {page.machine}
     monkeypatch.setattr(synthetic, "HARDWARE", synthetic.HARDWARE.model_copy(update={"id": "cpu-other-4c"}))
-    synthetic.write(config.load(again, "cpu", "full").parts()[0])
+    synthetic.write(config.load(again, "cpu", "full").parts()[0], world=few)
     found = records.of_chapter(again, "cpu")
     assert {run.hardware.id for run in found} == {"cpu-other-4c"}  # it has the two restarts more
     assert credit(found).startswith("simulated · cpu-other-4c · pocket-moe float32 · ")
@@ -36,8 +37,9 @@ def test_another_machines_fastest_arm_has_its_own_numbers(full, monkeypatch):
 
 
 def test_the_full_plan_draws_and_claims_what_its_records_say(full):
-    quick_to_verify = synthetic.World(verify={1: 0.9, 8: 0.9, 32: 0.9})
-    for sweep, world in zip(full.parts(), (synthetic.USUAL, quick_to_verify), strict=True):
+    usual = synthetic.World(most_requests=12)
+    quick_to_verify = synthetic.World(verify={1: 0.9, 8: 0.9, 32: 0.9}, most_requests=12)
+    for sweep, world in zip(full.parts(), (usual, quick_to_verify), strict=True):
         synthetic.write(sweep, world=world)
     mixtures.write(full, harm=0.1)
     mixtures.write(config.load("appendix_mixture_step", "cpu", "full"))
