@@ -38,7 +38,7 @@ def counted(requests, k):
     )  # fmt: skip
     drafted = SpecDecodeCounters(
         num_drafts=drafts, num_draft_tokens=k * drafts, num_accepted_tokens=held * drafts,
-        num_accepted_tokens_per_pos=tuple(drafts * (i < held) for i in range(5)),
+        num_accepted_tokens_per_pos=tuple(drafts * (i < held) for i in range(k)),
     )  # fmt: skip
     return Counted(server=server, spec_decode=drafted)
 
@@ -99,12 +99,14 @@ def test_made_up_records_are_drawn_and_nothing_is_missing(plan):
     write(plan, "day", day(["baseline", scheduled]))
     said = chapters.run(PAGE)
     assert not re.search(r"Not measured yet|\bnan\b|NaN|Empty DataFrame|<NA>", said)
-    assert "at **1.00× [" in said  # the made-up server drafts 5 whatever the rows say
+    assert re.search(
+        r"batch 32, at \*\*0\.\d+× \[", said
+    )  # the made-up server drafts 8 whatever the rows say
     assert "the mean time of an answer is **0.50× [0.50, 0.50]** that with baseline" in said
     assert "The engine drafts what the rows say, on both sides of each threshold." in said
     assert "A head loses no acceptance by a time in which nothing was drafted" in said
     assert re.search(r"\n9 +0 +– +0\.0 +1\.06× \[", said)  # batch, K, drafted, steps with a draft, a step
-    assert re.search(r"\n5 to 8, K=3 +", said)
+    assert re.search(r"\n2 to 8, K=5 +", said)
 
 
 def test_a_schedule_is_made_without_records_of_its_own(tmp_path, monkeypatch):
