@@ -161,6 +161,21 @@ def test_shipped_records_give_the_bounds_of_the_book():
         assert (row.k > 0) == (max(lows) >= 1)
 
 
+def test_a_row_of_0_has_its_measured_price():
+    ratios = {1: {5: 1.6, SCHEDULED: 1.6}, 8: {1: 0.8, 5: 0.95, SCHEDULED: 0.9}}
+    found = runs(ratios, draft=or_scheduled)
+    assert [(one.batch, one.k) for one in schedule.measured(found)] == [(1, 5), (8, 0), (8, 1), (8, 5)]
+    made = of(found, 8)
+    assert made.rows[1].k == 5
+    assert made.draft == factories.eagle3(5)
+    assert "0.95× [" in (said := schedule_text.reasons(made)[1])
+    assert said.endswith("and not shown to be as fast as no speculation")
+    dear = of(runs(ratios | {8: {5: 0.8, SCHEDULED: 0.9}}, draft=or_scheduled), 8)
+    assert ranges(dear) == [(1, 1, 5), (2, 8, 0)]
+    assert dear.rows[1].bound == pytest.approx(0.9, abs=0.01)
+    assert len(schedule_text.reasons(dear)) == 2  # its price is known
+
+
 ROWS = ((1, 1, 5), (2, 32, 0))
 SCHEDULED = 9
 
@@ -193,10 +208,10 @@ def test_the_answer_names_the_least_sure_batches():
     measured = runs(ratios, draft=or_scheduled)
     beside = schedule.beside_fixed(measured)
     chosen = schedule.schedules(schedule.measured(measured), 32)
-    said = schedule_text.answer(chosen, beside, {"EAGLE-3 K=5": beside["over_none"][1]})
+    said = schedule_text.answer(chosen, beside, {"rows": {"EAGLE-3 K=5": beside["over_none"][1]}})
     assert "EAGLE-3 drafts 5 tokens at batch 1, nothing at batch 2 to 8 and nothing at batch 9 to 32" in said
     assert "as no speculation at batch 8, at **0.97× [" in said
     assert "best fixed K of each batch at batch 1, at **1.00× [" in said
-    assert "the mean time of an answer is **0.97× [" in said
-    assert "** that with EAGLE-3 K=5, n=3 restarts" in said
+    assert "the mean time of an answer with rows is **0.97× [" in said
+    assert "** that of EAGLE-3 K=5, n=3 restarts" in said
     assert schedule_text.answer([], beside[:0], {}).startswith("**Answer.** No schedule can be made")

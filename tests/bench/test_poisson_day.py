@@ -17,14 +17,16 @@ from specbook.errors import EngineError
 from specbook.records.experiment_results import OpenLoopRequests
 
 ROWS = ((1, 4, 5), (5, 32, 0))
+FIXED = [factories.eagle3(num_speculative_tokens=k) for k in (1, 5)]
+RISING = factories.eagle3(num_speculative_tokens_per_batch_size=((1, 8, 1), (9, 32, 5)))
 SCHEDULE = "EAGLE-3 K=5 from batch 1, 0 from 5"
 
 
 def asked(**more):
     return Day.model_validate(
         {
-            "target": factories.target(max_num_seqs=32), "num_speculative_tokens": (1, 5),
-            "speculation": factories.eagle3(num_speculative_tokens_per_batch_size=ROWS),
+            "target": factories.target(max_num_seqs=32),
+            "speculations": [*FIXED, factories.eagle3(num_speculative_tokens_per_batch_size=ROWS)],
             "domains": ("json",), "max_tokens": 40, "restarts": 2, "seed": 7,
             "segments": [{"rate_per_s": 1, "duration_s": 3}, {"rate_per_s": 6, "duration_s": 3}], **more,
         }
@@ -113,8 +115,8 @@ def test_a_server_that_answers_nothing_ends_the_day(sent):
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        ({"speculation": factories.eagle3()}, "has no num_speculative_tokens_per_batch_size: give it one"),
-        ({"num_speculative_tokens": (3, 3)}, "names one K twice: name it once"),
+        ({"speculations": FIXED}, "no speculation has num_speculative_tokens_per_batch_size: give one its"),
+        ({"speculations": [RISING, RISING]}, "speculations has one of them twice: name it once"),
         ({"segments": [{"rate_per_s": 0, "duration_s": 3}]}, "no segment has a rate_per_s above 0"),
         ({"max_tokens": 512}, "max_tokens 512 leaves no room for a prompt in 512: lower it"),
     ],
@@ -130,6 +132,6 @@ def test_the_plan_asks_for_a_day(group):
     experiments.check(plan)
     made = Day.model_validate(plan.experiments[-1].parameters)
     (sweep,) = plan.sweeps
-    assert set(sweep.speculations()) >= {made.speculation}
+    assert set(sweep.speculations()) & set(made.speculations)
     rates = [one.rate_per_s for one in made.segments]
     assert rates[0] == rates[-1] < max(rates)  # it rises and falls

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from engine_models import make_mixture, make_model
+from engine_models import IN_THE_CORE, make_mixture, make_model
 
 from specbook import engine, paths
 from specbook.bench import loadgen
@@ -40,8 +40,14 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Target:
     )
     return Target(
         name="tiny", model=str(folder), dtype="float32", execution="eager", max_model_len=512, max_num_seqs=8,
-        extra_args=("--shutdown-timeout=120",),
+        extra_args=("--shutdown-timeout=120", *IN_THE_CORE),
     )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _the_worker_may_run_in_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it vLLM's CPU build refuses IN_THE_CORE."""
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
 
 
 @pytest.fixture
@@ -111,7 +117,7 @@ def noisy(up, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
         monkeypatch.setenv("VLLM_API_KEY", "the-callers-own")
         target = Target(
             name="tiny", model=str(folder), max_model_len=512, dtype="float32", execution="eager",
-            router_noise=50.0,
+            router_noise=50.0, extra_args=IN_THE_CORE,
         )  # fmt: skip
         return Server(target, log_dir=folder.parent)
 

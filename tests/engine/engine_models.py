@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 VOCAB_SIZE = 4096
+IN_THE_CORE = ("--distributed-executor-backend=uni",)
+"""vLLM's worker in the process of its engine core, since the imports of another take as long as the rest."""
 CHAT_TEMPLATE = (
     "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>\\n' }}"
     "{% endfor %}"

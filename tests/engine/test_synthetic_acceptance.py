@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from engine_models import VOCAB_SIZE, make_tokenizer
+from engine_models import IN_THE_CORE, VOCAB_SIZE, make_tokenizer
 from pydantic import ValidationError
 
 import factories
@@ -125,7 +125,7 @@ def shaped(folder, name, **changes):
 def cut_down(folder):
     target = SHAPE.model_copy(
         update={"model": shaped(folder, "qwen3-32b-bf16", num_hidden_layers=10), "dtype": "float32"}
-    ).model_copy(update={"execution": "eager", "max_num_seqs": 4})
+    ).model_copy(update={"execution": "eager", "max_num_seqs": 4, "extra_args": IN_THE_CORE})
     return target, shaped(folder, "qwen3-32b-eagle3", draft_vocab_size=512)
 
 

@@ -102,11 +102,11 @@ def test_made_up_records_are_drawn_and_nothing_is_missing(plan):
     assert re.search(
         r"batch 32, at \*\*0\.\d+× \[", said
     )  # the made-up server drafts 8 whatever the rows say
-    assert "the mean time of an answer is **0.50× [0.50, 0.50]** that with baseline" in said
+    assert f"an answer with {scheduled} is **0.50× [0.50, 0.50]** that of baseline" in said
     assert "The engine drafts what the rows say, on both sides of each threshold." in said
     assert "A head loses no acceptance by a time in which nothing was drafted" in said
     assert re.search(r"\n9 +0 +– +0\.0 +1\.06× \[", said)  # batch, K, drafted, steps with a draft, a step
-    assert re.search(r"\n2 to 8, K=5 +", said)
+    assert re.search(r"\n2 to 8 +", said)
 
 
 def test_a_schedule_is_made_without_records_of_its_own(tmp_path, monkeypatch):

@@ -1,8 +1,10 @@
 """K by batch from measurements: what a draft is to draft at each batch, and why.
 
 At each measured batch that K whose speed-up over no speculation has the highest lower bound; of bounds that
-agree to two digits the smaller K; 0 where none is 1.0 or more. A batch between two measured ones gets what
-the larger of them gets, because a K gains less as a batch grows; above the largest nothing is drafted.
+agree to two digits the smaller K; 0 where none is 1.0 or more. A draft that is not used has a price of its
+own: where records of a schedule hold that of its K = 0, it competes like any other K. A batch between two
+measured ones gets what the larger of them gets, because a K gains less as a batch grows; above the largest
+nothing is drafted.
 """
 
 import math
@@ -37,7 +39,7 @@ class Measured(NamedTuple):
     @property
     def k(self) -> int:
         """Its draft tokens a step."""
-        return self.draft.num_speculative_tokens
+        return _k(self.draft, self.batch)
 
 
 class Row(NamedTuple):
@@ -47,12 +49,12 @@ class Row(NamedTuple):
     last: int
     k: int
     shown: Measured | None
-    """What says so, at the measured batch; where K is 0 the K that came nearest. None: nothing measured."""
+    """What says so, at the measured batch: that K, or where 0 was not measured the nearest to it."""
 
     @property
     def bound(self) -> float:
         """Speed-up over no speculation that is shown at least."""
-        return self.shown.estimate.low if self.k and self.shown else 1.0
+        return self.shown.estimate.low if self.shown and self.shown.k == self.k else 1.0
 
 
 class Schedule(NamedTuple):
@@ -67,7 +69,7 @@ class Schedule(NamedTuple):
 
 
 def measured(runs: Iterable[RunRecord]) -> list[Measured]:
-    """Every draft of one K at every batch, in the order of batch and K.
+    """Every draft of one K at every batch, and schedules where they draft nothing, by batch and K.
 
     Only windows whose slots were full count, and only drafts that have every domain of their batch. The mean
     may hide a domain that is slower: give the runs of that one alone to see.
@@ -75,7 +77,7 @@ def measured(runs: Iterable[RunRecord]) -> list[Measured]:
     Raises:
         RecordError: if nothing is left, or the records are of several targets.
     """
-    closed = RunSet(run for run in RunSet.of(runs).closed if _has_one_k(run))
+    closed = RunSet(run for run in RunSet.of(runs).closed if _tells_of_one_k(run))
     loops = summaries.concurrency(closed)
     full = loops["steady"] & ((loops["asked"] == 1) | (loops["share"] >= windows.FULL))
     kept = RunSet(run for run, is_full in zip(closed, full, strict=True) if is_full)
@@ -98,9 +100,16 @@ def measured(runs: Iterable[RunRecord]) -> list[Measured]:
     return sorted(choices, key=lambda one: (one.batch, one.k))
 
 
-def _has_one_k(run: RunRecord) -> bool:
+def _tells_of_one_k(run: RunRecord) -> bool:
     how = run.point.speculation
-    return how is None or not (how.num_speculative_tokens_per_batch_size or how.synthetic_acceptance_rates)
+    if how is None or how.synthetic_acceptance_rates:
+        return how is None
+    return _rows(how) is None or _k(how, run.point.load.concurrency) == 0
+
+
+def _k(how: Speculation, batch: int) -> int:
+    rows = _rows(how)
+    return how.num_speculative_tokens if rows is None else draft_schedule.at(rows, batch)
 
 
 def schedules(every: Sequence[Measured], max_num_seqs: int) -> list[Schedule]:
@@ -123,8 +132,9 @@ def _schedule(method: str, by_batch: Mapping[int, Mapping[int, Measured]], max_n
     chosen, rows, first = _choose(lows, varying), [], 1
     for batch, there in by_batch.items():
         if first <= max_num_seqs:
-            shown = there[chosen[batch] or _best(lows[batch])]
-            rows.append(Row(first, min(batch, max_num_seqs), chosen[batch], shown))
+            k = chosen[batch]
+            shown = there[k if k in lows[batch] else _best(lows[batch])]
+            rows.append(Row(first, min(batch, max_num_seqs), k, shown))
             first = batch + 1
     gain = math.exp(sum(math.log(row.bound) for row in rows) / len(rows))
     if first <= max_num_seqs:
@@ -152,14 +162,18 @@ def _lows(method: str, batch: int, there: Mapping[int, Measured]) -> dict[int, f
 
 def _choose(lows: Mapping[int, Mapping[int, float]], varying: VaryingK) -> dict[int, int]:
     """batch -> K, from batch -> K -> lower bound."""
-    faster = {batch: {k: low for k, low in own.items() if low >= 1} for batch, own in lows.items()}
+    faster = {  # than drafting nothing
+        batch: {k: low for k, low in own.items() if k and low >= own.get(0, 1.0)}
+        for batch, own in lows.items()
+    }
     if varying == "any":
         return {batch: _best(own) for batch, own in faster.items()}
     ks = {k for own in faster.values() for k in own}
     if varying == "never":
         ks = {k for k in ks if all(k in own for own in faster.values())}
-    only = _best({k: sum(math.log(own.get(k, 1.0)) for own in faster.values()) for k in ks})
-    return {batch: only if only in own else 0 for batch, own in faster.items()}
+    idle = {batch: own.get(0, 1.0) for batch, own in lows.items()}
+    gains = {k: sum(math.log(own.get(k, idle[batch])) for batch, own in faster.items()) for k in ks}
+    return {batch: _best(gains) if _best(gains) in own else 0 for batch, own in faster.items()}
 
 
 def _best(values: Mapping[int, float]) -> int:
@@ -183,8 +197,8 @@ def beside_fixed(runs: Iterable[RunRecord]) -> pd.DataFrame:
         by_k = {drafts[arm].num_speculative_tokens: arm for arm in means if _rows(drafts[arm]) is None}
         best = max(by_k, key=lambda k: means[by_k[k]].estimate().value, default=0)
         for arm, ratio in means.items():
-            if (by_size := _rows(drafts[arm])) and by_k:
-                own_k = draft_schedule.at(by_size, batches[load])
+            if _rows(drafts[arm]) and by_k:
+                own_k = _k(drafts[arm], batches[load])
                 over = ratio.estimate(), ratio.over(means[by_k[best]]).estimate()
                 rows.append(dict(zip(BESIDE, (batches[load], own_k, best, *over), strict=True)))
     return summaries.frame(rows, BESIDE).sort_values("concurrency", ignore_index=True)

@@ -26,13 +26,11 @@ WARM_S = 8.0
 
 
 class Day(Frozen):
-    """A schedule, K that stay the same all day, and a rate of arrivals by time."""
+    """Drafts beside no speculation, and a rate of arrivals by time."""
 
     target: Target
-    speculation: Speculation
-    """With K by batch."""
-    num_speculative_tokens: tuple[int, ...] = Field(min_length=1)
-    """K of the same draft without a schedule, an arm each."""
+    speculations: tuple[Speculation, ...] = Field(min_length=1)
+    """An arm each: with one K all day, or with K by batch."""
     domains: tuple[Name, ...] = Field(min_length=1)
     segments: tuple[Segment, ...] = Field(min_length=1)
     max_tokens: int = Field(ge=2)
@@ -42,21 +40,15 @@ class Day(Frozen):
 
     @model_validator(mode="after")
     def _can_be_compared(self) -> Self:
-        if self.speculation.num_speculative_tokens_per_batch_size is None:
-            raise ValueError("speculation has no num_speculative_tokens_per_batch_size: give it one")
-        if len(set(self.arms())) < len(self.arms()):
-            raise ValueError("num_speculative_tokens names one K twice: name it once")
+        if not any(one.num_speculative_tokens_per_batch_size for one in self.speculations):
+            raise ValueError("no speculation has num_speculative_tokens_per_batch_size: give one its rows")
+        if len(set(self.speculations)) < len(self.speculations):
+            raise ValueError("speculations has one of them twice: name it once")
         if not any(one.rate_per_s for one in self.segments):
             raise ValueError("no segment has a rate_per_s above 0: give one some arrivals")
         if self.max_tokens >= (most := self.target.max_model_len):
             raise ValueError(f"max_tokens {self.max_tokens} leaves no room for a prompt in {most}: lower it")
         return self
-
-    def arms(self) -> list[Speculation | None]:
-        """No speculation, each K by itself, and the schedule."""
-        draft = self.speculation.model_dump() | {"num_speculative_tokens_per_batch_size": None}
-        each = [{**draft, "num_speculative_tokens": k} for k in self.num_speculative_tokens]
-        return [None, *map(Speculation.model_validate, each), self.speculation]
 
 
 @register("day", Day, DayArms)
@@ -69,7 +61,8 @@ def day(asked: Day) -> DayArms:
             result.
     """
     prompts = [one for name in asked.domains for one in prompt_files.of(Traffic(domain=name))]
-    arms, made = asked.arms(), []
+    made = []
+    arms = [None, *asked.speculations]
     for restart in range(asked.restarts):
         for how in Random(asked.seed + restart).sample(arms, len(arms)):
             with Server(asked.target, how) as server:

@@ -80,7 +80,7 @@ def by_batch(table: pd.DataFrame) -> list[Axes]:
 def k_map(table: pd.DataFrame) -> list[Axes]:
     """The K of each batch and domain, a panel per method; the darker, the larger is what it gains at least.
 
-    Columns: method, domain, concurrency, k (0: nothing is drafted), bound (1 where k is 0).
+    Columns: method, domain, concurrency, k (0: nothing is drafted), bound (1 where k is 0 and has no price).
     """
     domains, batches = ordered(table["domain"]), sorted(set(table["concurrency"]))
     axes = style.panel_for_each(ordered(table["method"], METHODS), height=3.2, share_y=True, columns=2)
@@ -88,7 +88,11 @@ def k_map(table: pd.DataFrame) -> list[Axes]:
     for method, ax in axes.items():
         for row in table[table["method"] == method].itertuples():
             x, y = batches.index(row.concurrency), domains.index(row.domain)
-            share = {"alpha": 0.6 * np.log(row.bound) / most, "color": style.PALETTE[0], "linewidth": 0}
+            share = {
+                "alpha": 0.6 * max(0.0, np.log(row.bound)) / most,
+                "color": style.PALETTE[0],
+                "linewidth": 0,
+            }
             ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, **share))
             words = f"K={row.k}\n{row.bound:.2f}×" if row.k else "off"
             ax.text(x, y, words, ha="center", va="center", fontsize=10)

@@ -14,7 +14,8 @@ from specbook.suggestions import listed
 def reasons(schedule: Schedule) -> list[str]:
     """A line for each row; and what nobody measured, where a draft has rows without drafting."""
     lines = [f"{_batches(row)}: K={row.k}, {_reason(row)}" for row in schedule.rows]
-    if schedule.draft and schedule.draft.model and not all(row.k for row in schedule.rows):
+    idle = [row.shown for row in schedule.rows if not row.k]
+    if schedule.draft and schedule.draft.model and any(one is None or one.k for one in idle):
         lines.append("at K=0 the draft still runs one pass a step: no record here holds its cost")
     return lines
 
@@ -28,8 +29,9 @@ def _reason(row: Row) -> str:
         return "nothing was measured there"
     estimate = row.shown.estimate
     at = f"{estimate.format('×')} at batch {row.shown.batch}"
-    if row.k:
-        return f"the best lower bound: {at}"
+    if row.k == row.shown.k:
+        slower = "" if row.bound >= 1 else ", and not shown to be as fast as no speculation"
+        return f"the best lower bound: {at}{slower}"
     more = power.more_restarts(row.shown.ratio.by_restart, estimate)
     doubt = f"; {more} more restarts like these would show it" if more else ""
     return f"no K is shown to be as fast, the nearest is K={row.shown.k}: {at}{doubt}"
@@ -49,13 +51,15 @@ def side_by_side(schedules: Sequence[Schedule]) -> Iterator[str]:
     )
 
 
-def answer(chosen: Sequence[Schedule], beside: pd.DataFrame, over_day: Mapping[str, Estimate]) -> str:
+def answer(
+    chosen: Sequence[Schedule], beside: pd.DataFrame, over_day: Mapping[str, Mapping[str, Estimate]]
+) -> str:
     """Answer with the K of each batch, and what the schedule did where it was measured.
 
     Args:
         chosen: by other chapters' records, the best first.
         beside: of `schedule.beside_fixed`.
-        over_day: another arm -> mean number in flight of the schedule's day over that of the arm's.
+        over_day: a schedule -> another arm -> its mean time of an answer over that arm's.
     """
     said = [f"By the records, {one.method} drafts {_drafted(one)}." for one in chosen[:1]]
     if len(beside):
@@ -64,10 +68,12 @@ def answer(chosen: Sequence[Schedule], beside: pd.DataFrame, over_day: Mapping[s
             f"{_least(beside, 'over_none')}, and as the best fixed K of each batch "
             f"{_least(beside, 'over_best')}, n={beside['over_none'].iloc[0].counted}."
         )
-    times = [f"**{one.span('×')}** that with {arm}" for arm, one in over_day.items()]
-    if times:
-        n = next(iter(over_day.values())).counted
-        said.append(f"Over a day of changing traffic the mean time of an answer is {listed(times)}, n={n}.")
+    for schedule, others in over_day.items():
+        times = listed(f"**{one.span('×')}** that of {arm}" for arm, one in others.items())
+        n = next(iter(others.values())).counted
+        said.append(
+            f"Over a day of changing traffic the mean time of an answer with {schedule} is {times}, n={n}."
+        )
     return "**Answer.** " + " ".join(said or ["No schedule can be made: no K was measured at any batch."])
 
 
