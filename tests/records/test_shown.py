@@ -15,7 +15,7 @@ REPLACED = {
 
 
 def plans():
-    files = sorted((paths.root() / "params" / "cpu").glob("[0a][0-9p]*.yaml"))
+    files = sorted((paths.root() / "params" / "cpu").glob("[01a][0-9p]*.yaml"))
     return [config.load(file.stem, "cpu", group) for file in files for group in config.GROUPS]
 
 

@@ -39,11 +39,12 @@ def share(counts: tuple[Counted, ...]) -> float:
     """Share of decode steps, each request's own, that verified a draft.
 
     Every step of a request yields a token beside the accepted ones; its first step, the prefill, has no
-    draft. Near a threshold it lies between 0 and 1 where one side drafts nothing.
+    draft. Near a threshold it lies between 0 and 1 where one side drafts nothing. Tokens accepted behind an
+    answer's end are counted and not written, which hides some steps: at most 1 is given.
     """
     drafts = acceptance.pool(one.spec_decode for one in counts)
     tokens = sum(one.server.generation_tokens - one.server.requests_finished for one in counts)
-    return drafts.num_drafts / (tokens - drafts.num_accepted_tokens)
+    return min(1.0, drafts.num_drafts / (tokens - drafts.num_accepted_tokens))
 
 
 def comebacks(result: ObeyedSchedule) -> pd.DataFrame:

@@ -175,7 +175,7 @@ def _switches(ax: Axes, arm: RoutedArm) -> None:
 
 @styled
 def day(result: DayArms, thresholds: Sequence[float] = ()) -> Axes:
-    """Requests in flight over a day, the mean of its restarts over a few seconds; a line an arm.
+    """Requests in flight over a day, smoothed: a thin line a restart, a thick one the mean of an arm.
 
     thresholds: numbers in flight, drawn across.
     """
@@ -185,8 +185,9 @@ def day(result: DayArms, thresholds: Sequence[float] = ()) -> Axes:
     window = np.ones(round(SMOOTH_S / 0.5)) * 0.5 / SMOOTH_S
     for name in names:
         each = [traffic_day.in_flight(one, at_s) for one in result.arms if one.arm == name]
-        ax.plot(at_s, np.convolve(np.mean(each, axis=0), window, "same"), label=name,
-                color=colour(name, names))  # fmt: skip
+        each = [np.convolve(one, window, "same") for one in each]
+        ax.plot(at_s, np.transpose(each), color=colour(name, names), linewidth=0.8, alpha=0.5)
+        ax.plot(at_s, np.mean(each, axis=0), color=colour(name, names), label=name)
     for threshold in thresholds:
         ax.axhline(threshold, color="#777777", linestyle=":", linewidth=1.2)
     ax.set_xlabel("seconds")

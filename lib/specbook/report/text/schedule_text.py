@@ -52,19 +52,23 @@ def side_by_side(schedules: Sequence[Schedule]) -> Iterator[str]:
 
 
 def answer(
-    chosen: Sequence[Schedule], beside: pd.DataFrame, over_day: Mapping[str, Mapping[str, Estimate]]
+    chosen: Sequence[Schedule],
+    tried: str,
+    beside: pd.DataFrame,
+    over_day: Mapping[str, Mapping[str, Estimate]],
 ) -> str:
     """Answer with the K of each batch, and what the schedule did where it was measured.
 
     Args:
         chosen: by other chapters' records, the best first.
-        beside: of `schedule.beside_fixed`.
+        tried: the rows that were measured as an arm.
+        beside: of `schedule.beside_fixed`, that arm's.
         over_day: a schedule -> another arm -> its mean time of an answer over that arm's.
     """
     said = [f"By the records, {one.method} drafts {_drafted(one)}." for one in chosen[:1]]
     if len(beside):
         said.append(
-            "Measured as a server's own schedule, it is least sure to be as fast as no speculation "
+            f"On a server, {tried} is least sure to be as fast as no speculation "
             f"{_least(beside, 'over_none')}, and as the best fixed K of each batch "
             f"{_least(beside, 'over_best')}, n={beside['over_none'].iloc[0].counted}."
         )
