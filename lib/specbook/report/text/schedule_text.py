@@ -72,13 +72,15 @@ def answer(
             f"{_least(beside, 'over_none')}, and as the best fixed K of each batch "
             f"{_least(beside, 'over_best')}, n={beside['over_none'].iloc[0].counted}."
         )
+    days = []
     for schedule, others in over_day.items():
-        times = listed(f"**{one.span('×')}** that of {arm}" for arm, one in others.items())
         n = next(iter(others.values())).counted
-        said.append(
-            f"Over a day of changing traffic the mean time of an answer with {schedule} is {times}, n={n}."
-        )
-    return "**Answer.** " + " ".join(said or ["No schedule can be made: no K was measured at any batch."])
+        times = listed(f"**{one.span('×')}** that of {arm}" for arm, one in others.items())
+        days.append(f"- with {schedule} {times}, n={n}")
+    if days:
+        said.append("Over a day of changing traffic the mean time of an answer is:\n")
+    text = " ".join(said or ["No schedule can be made: no K was measured at any batch."])
+    return "\n".join([f"**Answer.** {text}", *days])
 
 
 def _drafted(chosen: Schedule) -> str:
