@@ -99,9 +99,7 @@ def test_made_up_records_are_drawn_and_nothing_is_missing(plan):
     write(plan, "day", day(["baseline", scheduled]))
     said = chapters.run(PAGE)
     assert not re.search(r"Not measured yet|\bnan\b|NaN|Empty DataFrame|<NA>", said)
-    assert re.search(
-        r"batch 32, at \*\*0\.\d+× \[", said
-    )  # the made-up server drafts 8 whatever the rows say
+    assert re.search(r"batch 32, at \*\*0\.\d+× \[", said)  # that server drafts 8 whatever the rows say
     assert f"- with {scheduled} **0.50× [0.50, 0.50]** that of baseline" in said
     assert "A head loses no acceptance by a time in which nothing was drafted" in said
     assert re.search(r"\n9 +0 +– +0\.0 +1\.06× \[", said)  # batch, K, drafted, steps with a draft, a step

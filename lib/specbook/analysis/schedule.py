@@ -162,18 +162,17 @@ def _lows(method: str, batch: int, there: Mapping[int, Measured]) -> dict[int, f
 
 def _choose(lows: Mapping[int, Mapping[int, float]], varying: VaryingK) -> dict[int, int]:
     """batch -> K, from batch -> K -> lower bound."""
-    faster = {  # than drafting nothing
-        batch: {k: low for k, low in own.items() if k and low >= own.get(0, 1.0)}
-        for batch, own in lows.items()
+    idle = {batch: own.get(0, 1.0) for batch, own in lows.items()}
+    faster = {
+        batch: {k: low for k, low in own.items() if k and low >= idle[batch]} for batch, own in lows.items()
     }
     if varying == "any":
         return {batch: _best(own) for batch, own in faster.items()}
     ks = {k for own in faster.values() for k in own}
     if varying == "never":
         ks = {k for k in ks if all(k in own for own in faster.values())}
-    idle = {batch: own.get(0, 1.0) for batch, own in lows.items()}
-    gains = {k: sum(math.log(own.get(k, idle[batch])) for batch, own in faster.items()) for k in ks}
-    return {batch: _best(gains) if _best(gains) in own else 0 for batch, own in faster.items()}
+    only = _best({k: sum(math.log(own.get(k, idle[batch])) for batch, own in faster.items()) for k in ks})
+    return {batch: only if only in own else 0 for batch, own in faster.items()}
 
 
 def _best(values: Mapping[int, float]) -> int:

@@ -79,7 +79,7 @@ def answer(
         days.append(f"- with {schedule} {times}, n={n}")
     if days:
         said.append("Over a day of changing traffic the mean time of an answer is:\n")
-    text = " ".join(said or ["No schedule can be made: no K was measured at any batch."])
+    text = " ".join(said or ["No schedule can be made: too little was measured for an interval."])
     return "\n".join([f"**Answer.** {text}", *days])
 
 
