@@ -19,11 +19,21 @@ from specbook.engine.vllm import load_worker
 CLOSED, POISSON = {"concurrency": 8}, {"request_rate_per_s": 4.0}
 
 
+def asked(point):
+    return load_tool().arguments(point, "http://127.0.0.1:1", Path("prompts.jsonl"), 4, Path("result.json"))
+
+
 def seed(load, speculation=None, restart=0):
     chosen = Load(**load, num_requests=4, num_warmups=0)
-    asked = point(speculation, restart=restart).model_copy(update={"load": chosen})
-    argv = load_tool().arguments(asked, "http://127.0.0.1:1", Path("prompts.jsonl"), 4, Path("result.json"))
+    argv = asked(point(speculation, restart=restart).model_copy(update={"load": chosen}))
     return int(argv[argv.index("--seed") + 1])
+
+
+@pytest.mark.parametrize(("engine", "anew"), [("vllm", False), ("llama_cpp", True)])
+def test_another_engine_gets_a_new_connection_for_each_request(engine, anew):
+    one = point()
+    other = one.model_copy(update={"target": one.target.model_copy(update={"engine": engine})})
+    assert ("Connection=close" in asked(other)) is anew
 
 
 @pytest.mark.parametrize(("load", "draws"), [(CLOSED, 1), (POISSON, 5)])

@@ -48,12 +48,14 @@ class Bench:
             if load.concurrency is not None
             else ["--request-rate", str(load.request_rate_per_s), "--burstiness", "1.0"]
         )
+        # llama.cpp ends a connection that was idle for five seconds, at times just as it is used again.
+        anew = [] if target.engine == "vllm" else ["--header", "Connection=close"]
         return [
             "--backend", "openai-chat", "--base-url", url, "--endpoint", "/v1/chat/completions",
             "--model", target.name, "--tokenizer", resolve_model(target.model),
             "--dataset-name", "custom", "--dataset-path", str(dataset), "--custom-output-len", "-1",
             "--skip-chat-template",  # the server applies it; without this the prompt gets it twice
-            "--disable-shuffle", "--num-prompts", str(num_requests), *arrivals,
+            "--disable-shuffle", "--num-prompts", str(num_requests), *arrivals, *anew,
             "--seed", str(seed), "--temperature", str(traffic.temperature),
             "--save-result", "--save-detailed", "--result-filename", str(result), "--disable-tqdm",
         ]  # fmt: skip
