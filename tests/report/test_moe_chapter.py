@@ -8,11 +8,10 @@ import chapters
 import mixtures
 import synthetic
 from pocket import catalogue
-from specbook import config, records
+from specbook import config
 from specbook.analysis import moe_tables as analysis
 from specbook.bench import experiments
 from specbook.report.figures import acceptance_figures as draw
-from specbook.report.provenance_line import credit
 from specbook.stats.estimate import Estimate
 
 
@@ -20,20 +19,6 @@ from specbook.stats.estimate import Estimate
 def full(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
     return config.load("05_moe", "cpu", "full")
-
-
-def test_another_machines_fastest_arm_has_its_own_numbers(full, monkeypatch):
-    few = synthetic.World(most_requests=12)
-    synthetic.write(full.parts()[0], world=few)
-    page = records.replay(full.parts()[0])
-    again = "appendix_mixture_again"
-    assert {run.hardware.id for run in records.of_chapter(again, "cpu")} <= {page.machine}
-    monkeypatch.setattr(synthetic, "HARDWARE", synthetic.HARDWARE.model_copy(update={"id": "cpu-other-4c"}))
-    synthetic.write(config.load(again, "cpu", "full").parts()[0], world=few)
-    found = records.of_chapter(again, "cpu")
-    assert {run.hardware.id for run in found} == {"cpu-other-4c"}  # it has the two restarts more
-    assert credit(found).startswith("simulated · cpu-other-4c · pocket-moe float32 · ")
-    assert not records.of_chapter(again, "h100")
 
 
 def test_the_full_plan_draws_and_claims_what_its_records_say(full):
