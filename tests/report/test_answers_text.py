@@ -7,6 +7,7 @@ import pytest
 
 import factories
 from specbook.analysis import speedup
+from specbook.report import tables
 from specbook.report.text import answers_text
 
 
@@ -49,9 +50,9 @@ def test_where_speculation_always_loses_nothing_says_it_wins():
     lost = answers_text.losses(speedup.speedups(found))
     assert lost.startswith("8 of 8 arms came out slower than the best baseline, beyond their interval.")
     assert "The slowest of these 8 arms is EAGLE-3 K=5 (compiled)" in lost
-    advice = answers_text.advice(found).splitlines()
-    assert len(advice) == 2
-    assert all("no speculation; the least bad is EAGLE-3 K=1" in line for line in advice)
+    single = tables.settings(speedup.best_over_domains(found))
+    assert set(single["fastest setting"]) == {"EAGLE-3 K=1 (compiled)"}
+    assert list(single["than no speculation"]) == ["slower", "slower"]
 
 
 def test_each_number_bears_its_own_methods_name():
@@ -88,8 +89,9 @@ def test_one_combination_is_no_best_case():
 
 
 def test_where_the_smallest_k_is_best_it_is_advised():
-    advice = answers_text.advice(runs(WINS)).splitlines()
-    assert all("**: EAGLE-3 K=1" in line for line in advice)
+    single = tables.settings(speedup.best_over_domains(runs(WINS)))
+    assert set(single["fastest setting"]) == {"EAGLE-3 K=1 (compiled)"}
+    assert list(single["than no speculation"]) == ["faster", "faster"]
     assert answers_text.losses(speedup.speedups(runs(WINS))).startswith("None of 8 arms came out slower")
 
 
@@ -107,7 +109,5 @@ def test_one_restart_claims_nothing_that_needs_an_interval():
 @pytest.mark.parametrize("speeds", [{1: 100.0, 5: 90.0}, {0: 100.0}])
 def test_without_a_baseline_or_an_arm_a_sentence_says_so(speeds):
     found = runs(speeds)
-    for told in (
-        answer(found), answers_text.losses(speedup.speedups(found)), answers_text.advice(found),
-    ):  # fmt: skip
+    for told in (answer(found), answers_text.losses(speedup.speedups(found))):
         assert told == answers_text.NO_PAIR

@@ -94,22 +94,6 @@ def test_tables_hold_both_bills_and_the_ways_to_buy():
     assert "no listed price" in cost_tables.purchases(PLAN.model_copy(update={"usd_per_hour": 1.0}), 1000.0)
 
 
-def test_the_widest_assumption_is_named_with_its_factor():
-    bars = [cost.Bar("utilisation", 0.1, 1.0, 5.0, 0.5), cost.Bar("price", 1.0, 2.0, 1.0, 2.0)]
-    assert cost_text.widest(bars) == (
-        "Of the assumptions, utilisation moves the bill most: 10.0 times between its two ends."
-    )
-
-
-@pytest.mark.parametrize(
-    ("of_them", "api", "said"), [(5, "GPT-5.4", True), (0, "GPT-5.4", False), (5, HOST, False)]
-)
-def test_that_prompts_are_estimated_is_said_where_it_is_so(of_them, api, said):
-    counted = {"input_characters": 40, "output_characters": 80, "input_tokens": 10, "output_tokens": 20}
-    found = cost_text.guessed(api_prices.apis([api], counted), {**counted, "guessed_characters": of_them})
-    assert ("12.5 % of the prompts' characters are an estimate" in found, found == "") == (said, not said)
-
-
 def test_a_share_is_a_percentage_or_never():
     bought = cost_tables.purchases(PLAN, 1000.0)
     assert list(bought["worth keeping from"]) == ["100 % busy", "43.3 % busy"]

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import pandas as pd
 
 from specbook.analysis import traffic
+from specbook.analysis.intervals import side
 from specbook.records.lossless import LosslessRecord, fullest
 from specbook.records.published import PublishedRow
 from specbook.stats.equality import Divergence
@@ -32,6 +33,20 @@ def speeds(table: pd.DataFrame) -> pd.DataFrame:
         "arm, tokens/s": table["tokens_per_s"].round(0).astype(int), "n": [one.counted for one in ratios],
     }  # fmt: skip
     return _indexed(columns, ["load", "domain"])
+
+
+def settings(table: pd.DataFrame) -> pd.DataFrame:
+    """Table of the one setting for all traffic at each load, from `speedup.best_over_domains`."""
+    shown = {"above": "faster", "below": "slower", "within": "no difference shown", None: "no interval"}
+    columns = {
+        "load": table["load"], "fastest setting": table["arm"],
+        "speed-up": [one.span("×") for one in table["estimate"]],
+        "than no speculation": [shown[side(one)] for one in table["estimate"]],
+        "slowest kind of traffic": table["worst"].map("{:.2f}×".format),
+        "fastest kind of traffic": table["best"].map("{:.2f}×".format),
+        "n": [one.counted for one in table["estimate"]],
+    }  # fmt: skip
+    return _indexed(columns, ["load"])
 
 
 def gains(table: pd.DataFrame) -> pd.DataFrame:

@@ -1,12 +1,10 @@
 """The sentences that answer a chapter's question, written from its tables: Markdown, never typed by hand."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pandas as pd
 
 from specbook.analysis import speedup, traffic
-from specbook.analysis.intervals import side
 from specbook.records.run import RunRecord
 from specbook.report.text import interval, percent
 from specbook.suggestions import listed
@@ -93,21 +91,3 @@ def losses(table: pd.DataFrame) -> str:
         f"{said} The slowest of these {len(table)} arms is {worst['arm']} on {worst['domain']} at "
         f"{worst['load']}, at {_times(worst)}."
     )
-
-
-def advice(runs: Iterable[RunRecord]) -> str:
-    """One line per load: the arm whose mean over domains is best, if it is faster beyond its interval."""
-    best = speedup.best_over_domains(runs)
-    return "\n".join(_advised(top) for top in best.itertuples()) or NO_PAIR
-
-
-def _advised(top: Any) -> str:
-    span = f"over {top.cells} domains, from {top.worst:.2f}× to {top.best:.2f}×"
-    speed = f"{top.speedup:.2f}× {span if top.cells > 1 else 'on its one domain'}"
-    shown = side(top.estimate)
-    doubt = "" if shown else ": it may be chance"
-    choice = {
-        "above": top.arm, "within": f"a tie between no speculation and {top.arm}",
-        "below": f"no speculation; the least bad is {top.arm}",
-    }[shown or ("above" if top.speedup > 1 else "below")]  # fmt: skip
-    return f"- **{top.load}**: {choice}, {speed} ({interval(top.estimate)}{doubt})"

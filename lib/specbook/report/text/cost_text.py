@@ -1,17 +1,14 @@
 """The cost chapter's answer, and what must be known of its prices."""
 
-from collections.abc import Mapping, Sequence
-
 import pandas as pd
 
-from specbook.analysis import api_prices, token_cost
+from specbook.analysis import token_cost
 from specbook.analysis.intervals import side
 from specbook.analysis.token_cost import BASELINE, SPECULATING
 from specbook.config import prices
 from specbook.config.chapter import CostPlan
 from specbook.report.cost_tables import usd, with_interval
 from specbook.report.text import interval
-from specbook.stats.cost import Bar
 from specbook.suggestions import listed
 
 WORDS = {BASELINE: "without speculation", SPECULATING: "with speculation"}
@@ -60,18 +57,3 @@ def _verdict(cell: pd.DataFrame) -> str:
     change = f"{100 * abs(1 - ratio.value):.0f} % {'cheaper' if ratio.value < 1 else 'more expensive'}"
     tie = "; the interval includes 1, so this is a tie" if side(ratio) == "within" else ""
     return f"There speculation makes tokens {change} (a ratio of {ratio.value:.2f}, {interval(ratio)}{tie})."
-
-
-def widest(bars: Sequence[Bar]) -> str:
-    """Which assumption moves the bill most, from `sensitivity.bars`; empty where none has a range."""
-    for one in bars[:1]:
-        times = max(one.at_low, one.at_high) / min(one.at_low, one.at_high)
-        return f"Of the assumptions, {one.name} moves the bill most: {times:.1f} times between its two ends."
-    return ""
-
-
-def guessed(table: pd.DataFrame, counted: Mapping[str, float]) -> str:
-    """How much of the prompts' length is an estimate (`token_cost.characters`), if an API's bill needs it."""
-    share = counted["guessed_characters"] / (counted["input_characters"] or 1)
-    said = f"{100 * share:.3g} % of the prompts' characters are an estimate: their files lack these prompts."
-    return said if share and (table["counted_by"] != api_prices.OWN).any() else ""
