@@ -68,5 +68,12 @@ def test_records_before_a_change_do_not_count_beside_newer(change):
     assert chosen(run(BASE, "A", 0), run(other, "B", 1, provenance=origin)) == ["B-1"]
 
 
+def test_two_engines_of_one_machine_count_side_by_side():
+    origin = factories.PROVENANCE.model_copy(update={"versions": {"xllamacpp": "1"}})
+    target = BASE.target.model_copy(update={"name": "other", "engine": "llama_cpp"})
+    other = BASE.model_copy(update={"target": target})
+    assert chosen(run(BASE, "A", 0), run(other, "A", 1, provenance=origin)) == ["A-0", "A-1"]
+
+
 def test_records_that_count_keep_the_plans_order():
     assert chosen(run(ARM, "A", 1), run(BASE, "A", 0), run(ARM, "B", 3), run(BASE, "B", 2)) == ["B-3", "B-2"]

@@ -12,8 +12,8 @@ T = TypeVar("T")
 def current(runs: Iterable[RunRecord]) -> list[RunRecord]:
     """The good records that count, in the order given. Asked again of its own answer, it gives the same.
 
-    1. Of each model the newest weights, of each prompt file the newest prompts, of each machine the newest
-       engine: what was trained, edited or upgraded since is another thing.
+    1. Of each model the newest weights, of each prompt file the newest prompts, of each engine on a machine
+       the newest version: what was trained, edited or upgraded since is another thing.
     2. Of an arm with speculation the newest record, one whose round has a baseline before one without.
     3. Of a baseline the newest record of each round that arms were taken from, since ratios pair within a
        round; where no arm was, the newest.
@@ -74,4 +74,4 @@ def _facts(run: RunRecord) -> dict[tuple[str, ...], str]:
     models = {"target": run.point.target.model, "draft": drafted.model if drafted else None}
     weights = {(role, str(models[role])): sha for role, sha in origin.weights_sha256.items()}
     prompts = {("prompts", run.point.traffic.prompts or run.point.traffic.domain): origin.prompts_sha256}
-    return weights | prompts | {("engine", run.hardware.id): engine(origin)}
+    return weights | prompts | {("engine", run.hardware.id, run.point.target.engine): engine(origin)}
