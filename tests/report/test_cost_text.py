@@ -94,6 +94,15 @@ def test_tables_hold_both_bills_and_the_ways_to_buy():
     assert "no listed price" in cost_tables.purchases(PLAN.model_copy(update={"usd_per_hour": 1.0}), 1000.0)
 
 
+@pytest.mark.parametrize(
+    ("of_them", "api", "share"), [(5, "GPT-5.4", 0.125), (0, "GPT-5.4", 0), (5, HOST, 0)]
+)
+def test_the_share_of_prompts_that_is_estimated_where_a_bill_needs_it(of_them, api, share):
+    counted = {"input_characters": 40, "output_characters": 80, "input_tokens": 10, "output_tokens": 20}
+    listed = api_prices.apis([api], counted)
+    assert api_prices.estimated(listed, {**counted, "guessed_characters": of_them}) == share
+
+
 def test_a_share_is_a_percentage_or_never():
     bought = cost_tables.purchases(PLAN, 1000.0)
     assert list(bought["worth keeping from"]) == ["100 % busy", "43.3 % busy"]

@@ -100,7 +100,7 @@ TRUTHS = {
     "one restart, one K, one batch": Truth(
         both={"restarts": 1, "concurrency": [1]}, speculation={"num_speculative_tokens": [5]},
         baseline={"request_rate_per_s": []},
-        never=(*INTERVALS, "times the requests", "grow"),
+        never=(*INTERVALS, "times the requests", "grow", "no difference shown"),
         always=("no interval", "it may be chance", r"ms a token \(medians", r"yet:\*\* Poisson arrivals"),
         alike=["04_domain_drift", "05_moe"],  # their experiments have intervals of their own
     ),
@@ -108,7 +108,7 @@ TRUTHS = {
         both={"domains": ["code"]},
         never=("all domains,", r"late +of requests", "the engine wrote them on time",
                r"fastest case(, at its best K,)? is [^.]* on (json|math|chat|prose)"),
-        always=(r"EAGLE-3 K=\d on code at batch 32",),
+        always=(r"EAGLE-3 K=\d on code at batch 32", r" (\d\.\d\d×) +\1 +\d restarts"),
     ),
     "no baseline": Truth(
         World(failed=baselines), refused=("01_baseline", "08_cost"),
@@ -117,7 +117,7 @@ TRUTHS = {
     ),
     "no baseline at one batch": Truth(
         World(failed=at_batch_32),
-        never=(r"×[^.\n]*at batch 32",),
+        never=(r"×[^.\n]*at batch 32", r"\nbatch 32 [^\n]* (faster|slower|no difference shown) "),
         always=(r"ms a token \(medians",),
     ),
     "no check": Truth(

@@ -105,3 +105,11 @@ def _held(row: PublishedRow, tokens_per_s: float, price: Price, api: ApiPrice) -
         "break_even_utilisation": cost.break_even_utilisation(tokens_per_s, price.usd_per_hour, _output(api)),
         "source": row.source,
     }  # fmt: skip
+
+
+def estimated(table: pd.DataFrame, counted: Mapping[str, float]) -> float:
+    """Share of the prompts' characters that is an estimate (`token_cost.characters`); 0 if no bill of `apis`
+    needs their length.
+    """
+    needed = (table["counted_by"] != OWN).any()
+    return counted["guessed_characters"] / (counted["input_characters"] or 1) if needed else 0.0
