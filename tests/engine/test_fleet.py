@@ -64,7 +64,16 @@ def test_one_on_an_accelerator_or_of_unknown_size(memory, tmp_path):
     memory(64)
     assert fleet.at_once([Arm(Target(name="t", model="org/hub-id", max_model_len=64), None)]) == 1
     memory(64, on="accelerator")
-    assert fleet.at_once([(Target(name="t", model=str(tmp_path), max_model_len=64), None)]) == 1
+    whole = Target(name="t", model=str(tmp_path), max_model_len=64)
+    assert fleet.at_once([(whole, None)] * 2) == 1
+
+
+def test_an_accelerator_holds_as_many_as_their_shares_add_up_to_one(memory, tmp_path):
+    memory(64, on="accelerator")
+    whole = Target(name="t", model=str(tmp_path), max_model_len=64)
+    third = whole.model_copy(update={"extra_args": ("--gpu-memory-utilization", "0.3", "--x", "1")})
+    assert fleet.at_once([(third, None)] * 5) == 3
+    assert fleet.at_once([(third, None), (whole, None)]) == 1
 
 
 def test_one_that_does_not_wake_up_is_stopped_again(monkeypatch):

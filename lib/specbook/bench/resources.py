@@ -18,13 +18,12 @@ from specbook.config.machines import Machine
 from specbook.config.schema import REQUESTS_A_SLOT, Arm, Point, Speculation, Target, resolve_model
 from specbook.errors import ConfigError
 from specbook.records.origin import Hardware
-from specbook.stats import memory, roofline
+from specbook.stats import roofline
 from specbook.stats.memory import Memory
 from specbook.stats.shape import TargetShape
 
 START_S = 120.0
 """A compiled start of a large model, as others report it; a Neuron compiler may take hours the first time."""
-SHARE = "--gpu-memory-utilization"
 TOKENIZER = "models/pocket-dense"
 """Whose tokenizer a shape is served with: how long a step takes is asked, and any tokens will do."""
 OF_A_TOKENIZER = ("tokenizer*", "chat_template*", "special_tokens_map.json")
@@ -126,13 +125,8 @@ def memory_of(machine: Machine, target: Target, speculation: Speculation | None)
         sized.shape, sized.form, machine.rank_memory_bytes, target.max_model_len, target.max_num_seqs,
         ranks=ranks, draft_bytes=draft.weight_bytes, draft_layers=draft.num_layers,
         num_speculative_tokens=speculation.num_speculative_tokens if speculation else 0,
-        share=_share(target.extra_args),
+        share=target.memory_share,
     )  # fmt: skip
-
-
-def _share(arguments: Sequence[str]) -> float:
-    place = arguments.index(SHARE) + 1 if SHARE in arguments else len(arguments)
-    return float(arguments[place]) if place < len(arguments) else memory.ENGINE_SHARE
 
 
 def drafted(target: Target, speculation: Speculation | None) -> Draft:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os.path
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -20,6 +21,8 @@ KEY_VERSION = "v2"
 
 MOST_REQUESTS = 1_000_000
 """In one window: more is a mistake, and would be held in memory."""
+ENGINE_SHARE = 0.92
+"""Share of a device's memory that vLLM 0.32 takes unless --gpu-memory-utilization says another."""
 REQUESTS_A_SLOT = 8
 """Fewest that a closed loop's window holds: with fewer, most of it is the first wave and the drain."""
 MARKUP = re.compile(r"[<>&`|\\\x00-\x1f]")
@@ -80,6 +83,12 @@ class Target(Frozen):
     """Further arguments of the engine's server, passed on unchanged."""
     router_noise: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
     """Standard deviation of the noise on the logits of a mixture's routers; 0: the model as it is."""
+
+    @property
+    def memory_share(self) -> float:
+        """Share of an accelerator's memory that its server takes."""
+        given = dict(pairwise(self.extra_args)).get("--gpu-memory-utilization")
+        return float(given) if given else ENGINE_SHARE
 
 
 class Draft(Frozen):

@@ -4,6 +4,7 @@ A machine's speed drifts over minutes, and to start an engine takes one. Started
 but for its own windows, a server costs memory while it waits and no time.
 """
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -22,21 +23,29 @@ from specbook.errors import EngineError
 
 MAX_DEATHS = 2
 """An engine that dies twice is not started a third time."""
-STARTS_AT_ONCE = 2
-"""While one starts the next begins to: a start is mostly one thread that imports, process after process."""
+CORES_A_START = 4
+"""A start is mostly one thread that imports, process after process; kernels are then compiled by several."""
 
 
 def at_once(arms: Sequence[Arm]) -> int:
-    """How many of these servers this machine holds together, the largest first; one where an engine takes all
-    the memory.
+    """How many of these servers this machine holds together, the largest first.
+
+    On an accelerator each takes the share of the memory that its `--gpu-memory-utilization` says; one that
+    says none takes nearly all of it.
     """
     builds = [engine.of(target).build() for target, _ in arms]
     if any(build.device != "cpu" for build in builds):
-        return 1
+        shares = sorted((target.memory_share for target, _ in arms), reverse=True)
+        return max(1, sum(taken <= 1 for taken in accumulate(shares)))
     weights = (sum(map(_weights_bytes, models(*arm))) for arm in arms)
     each = (build.bytes_beside_weights + own for build, own in zip(builds, weights, strict=True))
     free = psutil.virtual_memory().available
     return max(1, sum(taken <= free for taken in accumulate(sorted(each, reverse=True))))
+
+
+def starts_at_once() -> int:
+    """How many servers start side by side: while one imports the next begins to, on two cores as on many."""
+    return max(2, (os.cpu_count() or 1) // CORES_A_START)
 
 
 def _weights_bytes(model: str) -> float:
@@ -62,7 +71,7 @@ class Fleet:
     def __enter__(self) -> Self:
         with self._stack:  # an interrupt while they start ends those that are up
             for place, arm in enumerate(self._wanted):
-                for one in self._wanted[place : place + STARTS_AT_ONCE]:
+                for one in self._wanted[place : place + starts_at_once()]:
                     with suppress(EngineError):
                         self._begin(one)
                 with suppress(EngineError), self.running(arm):

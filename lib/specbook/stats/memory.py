@@ -9,12 +9,10 @@ from typing import Self
 
 from pydantic import Field
 
-from specbook.config.schema import Frozen
+from specbook.config.schema import ENGINE_SHARE, Frozen
 from specbook.stats.shape import KEPT_BYTES, Format, ModelShape
 
 GIB = 2**30
-ENGINE_SHARE = 0.92
-"""Share of a device's memory that vLLM 0.32 takes unless --gpu-memory-utilization says another."""
 RESERVE_BYTES = 2 * GIB
 """Driver, communication buffers and captured graphs, a rank: an allowance, and engines have needed more."""
 LOGIT_BYTES = 6.0
