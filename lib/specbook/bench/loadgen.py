@@ -182,7 +182,10 @@ def send(
     write_dataset(window.with_suffix(".jsonl"), prompts, point.traffic.max_tokens)
     job = arguments(window, point, url, len(prompts))
     shared().run(job, api_key=api_key, timeout_s=timeout_s, watch=watch)
-    return json.loads(window.with_suffix(".json").read_text(encoding="utf-8"))
+    result = json.loads(window.with_suffix(".json").read_text(encoding="utf-8"))
+    # vLLM 0.26 does not save them: they end with the last token.
+    until_last = [ttft + sum(gaps) for ttft, gaps in zip(result["ttfts"], result["itls"], strict=True)]
+    return {"latencies": until_last, **result}
 
 
 def first_error(result: dict[str, Any]) -> str:

@@ -183,18 +183,13 @@ def rows(result: dict[str, Any], prompt_ids: Sequence[str], opening: int = 1) ->
         "start_s": [t - start for t in result["start_times"]],
         "ttft_s": result["ttfts"],
         "itl_s": [gaps[opening:] for gaps in result["itls"]],
-        "e2e_s": result.get("latencies") or _until_last_token(result),
+        "e2e_s": result["latencies"],
         "input_tokens": result["input_lens"],
         "output_tokens": result["output_lens"],
         "text": result["generated_texts"],
         "error": [error or None for error in result["errors"]],
     }
     return pd.DataFrame(columns, columns=list(REQUEST_COLUMNS))
-
-
-def _until_last_token(result: dict[str, Any]) -> list[float]:
-    """Seconds from each request to its last token; vLLM 0.26 does not save them."""
-    return [ttft + sum(gaps) for ttft, gaps in zip(result["ttfts"], result["itls"], strict=True)]
 
 
 def throughput(result: dict[str, Any]) -> Throughput:
