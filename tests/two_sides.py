@@ -11,17 +11,20 @@ DAYS = {"A": "2026-01-01", "B": "2026-01-02"}
 
 
 def side(name, speeds=STEADY, *, shared=False, per_pos=(80, 50, 30), step_s=0.01, busy=0.0, **more):
-    """Restarts of EAGLE-3 K=3 at these tokens/s, written on the side's day, and read back by it."""
+    """Restarts of EAGLE-3 at these tokens/s, or of no draft where it accepts at no position, written on the
+    side's day and read back by it.
+    """
     weights = {"target": "0", "draft": more.pop("draft", "0")}
     prompts = {"prompts_sha256": more.pop("prompts", "0")}
     origin = PROVENANCE.model_copy(update={"weights_sha256": weights, **prompts})
     used = IDLE.model_copy(update={"foreign_cpu_cores": busy})
+    draft, counted = (eagle3(len(per_pos)), counters(per_pos)) if per_pos else (None, None)
     for restart, speed in enumerate(speeds):
         own = "both" if shared else name
         run = write_run(
-            point(eagle3(len(per_pos)), restart=restart, **more), speed, requests=rows(4, step_s),
+            point(draft, restart=restart, **more), speed, requests=rows(4, step_s),
             run_id=f"{name}-{restart}-{speed:g}-{len(more)}", started_at=f"{DAYS[name]}T00:00:00+00:00",
-            spec_decode=counters(per_pos), together=Round(id=f"{own}-{restart}"), provenance=origin,
+            spec_decode=counted, together=Round(id=f"{own}-{restart}"), provenance=origin,
         )  # fmt: skip
         assert run.measurement
         records.append(run.model_copy(update={

@@ -86,6 +86,13 @@ def test_what_both_sides_were_chosen_by_is_no_part_of_a_cell():
     assert found.overall["tokens_per_s"].value == pytest.approx(0.5, rel=1e-2)
 
 
+def test_a_drafting_arm_is_compared_with_none():
+    side("A", shared=True, per_pos=())
+    side("B", slower(-0.5), shared=True)
+    plain, drafting = (sides.read(selection.read(f"arm={arm}")) for arm in ("baseline", "EAGLE-3 K=3"))
+    assert compare(plain, drafting).overall["verdict"] == "better"
+
+
 def test_a_folder_of_another_checkout_is_read(monkeypatch, tmp_path):
     here = side("A")
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path / "other" / "results"))

@@ -111,3 +111,16 @@ def test_scratch_of_dead_processes_goes(tmp_path, monkeypatch):
         assert own.name.startswith(f"{os.getpid()}-")
         assert {name: (folder / name).exists() for name in names} == names
     assert not own.exists()
+
+
+def test_an_answer_lasts_until_its_last_token_where_the_tool_does_not_say(tmp_path, monkeypatch):
+    window = tmp_path / "window"
+
+    class Tool:
+        def run(self, *_, **__):
+            window.with_suffix(".json").write_text('{"ttfts": [1.0, 2.0], "itls": [[0.5, 0.25], []]}')
+
+    monkeypatch.setattr(loadgen, "shared", Tool)
+    where = point()
+    result = loadgen.send(window, where, [], "http://x", api_key=None, timeout_s=1, watch=lambda: None)
+    assert result["latencies"] == [1.75, 2.0]

@@ -43,6 +43,18 @@ def played(tail: float) -> None:
         )  # fmt: skip
 
 
+def on_h100(monkeypatch, gpu_utilisation=0.5) -> None:
+    """Records of two batches of a shape on an H100, with and without a draft."""
+    monkeypatch.setattr(factories, "HARDWARE", H100)
+    for where in sweep("h100:qwen3-32b-fp8").points():
+        if where.load.concurrency in (1, 8) and (where.speculation is None or "K=1 " in str(where.arm)):
+            counted = factories.counters((90,)) if where.speculation else None
+            run = factories.write_run(where, 100.0 if counted else 50.0, spec_decode=counted)
+            used = run.measurement.utilisation.model_copy(update={"gpu_utilisation": gpu_utilisation})
+            measured = run.measurement.model_copy(update={"utilisation": used})
+            records.append(run.model_copy(update={"measurement": measured}))
+
+
 def test_without_records_the_page_says_what_measures_them():
     page = break_even_page.render()
     assert page.count("**Not measured yet.**") == 2
@@ -79,11 +91,7 @@ def test_what_no_acceptance_makes_good_is_said(verify, hopeless):
 
 
 def test_a_measured_model_is_missing_only_elsewhere(monkeypatch):
-    monkeypatch.setattr(factories, "HARDWARE", H100)
-    for where in sweep("h100:qwen3-32b-fp8").points():
-        if where.load.concurrency == 1 and (where.speculation is None or "K=1 " in str(where.arm)):
-            counted = factories.counters((90,)) if where.speculation else None
-            records.append(factories.write_run(where, 50.0, spec_decode=counted))
+    on_h100(monkeypatch)
     page = break_even_page.render()
     assert "# qwen3-32b-fp8 on cuda-nvidia-h100-1x" in page
     h100, h200 = (
@@ -91,6 +99,24 @@ def test_a_measured_model_is_missing_only_elsewhere(monkeypatch):
     )
     assert "qwen3-32b-fp8" not in h100
     assert "qwen3-32b-fp8" in h200
+
+
+def test_a_map_of_a_gpu_says_how_busy_it_was(monkeypatch):
+    on_h100(monkeypatch)
+    assert "| 50%, 50% " in break_even_page.render()
+
+
+def test_the_front_page_has_what_shapes_gain_on_a_gpu(monkeypatch):
+    assert break_even_page.shapes() == []
+    synthetic.write(sweep())  # random weights on a processor are no answer for it
+    assert break_even_page.shapes() == []
+    on_h100(monkeypatch)
+    _, table, credit = break_even_page.shapes()
+    (row,) = [line for line in table.splitlines() if "qwen3-32b-fp8" in line]
+    assert "| EAGLE-3 K=1 | 1.90" in row
+    assert row.count("2.00×") == 2
+    assert "no interval" in credit
+    assert "no interval" not in table
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_the_shipped_readme_says_what_the_shipped_records_say(prose: Path, group
         return
     answer = (prose / "headline.md").read_text().split("\n\n```{raw}")[0]
     runs = records.replay(config.load("03_p_eagle", "cpu", "full"))
-    assert block == f"![{headline.ALT}](book/headline.png)\n\n{answer}\n\n{credit(runs)}"
+    assert block == f"![{headline.ALT}](book/headline.png)\n\n{credit(runs)}\n\n{answer}"
 
 
 def test_the_typical_case_stands_beside_the_best_case(tmp_path, runs, monkeypatch):

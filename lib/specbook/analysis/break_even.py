@@ -15,7 +15,7 @@ from specbook.stats import ratios
 from specbook.stats.estimate import Estimate
 
 K = "num_speculative_tokens"
-MAP = ("load", "concurrency", "method", K, "step_s", "price", "played")
+MAP = ("load", "concurrency", "method", K, "step_s", "price", "played", "busy", "drafting_busy")
 COMPARED = ("method", "domain", "concurrency", "set_length", "real_length", "played_length", "step", "spread")
 TAIL = 90
 """Percentile of the requests' TPOT whose distance from the median is their spread: too few for p99."""
@@ -26,7 +26,8 @@ def map_of(runs: Iterable[RunRecord]) -> pd.DataFrame:
 
     step_s is the baseline's step in seconds; `price` an arm's step over it, an Estimate over restarts: as
     many tokens must a step yield to break even, whatever is accepted. `played` is a list of (tokens a step
-    as the engine counted them, speed-up over the baseline as an Estimate), one for each set of rates.
+    as the engine counted them, speed-up over the baseline as an Estimate), one for each set of rates, the
+    highest first. `busy` and `drafting_busy` are the shares of time that a kernel ran on the GPU, or NaN.
     """
     good = RunSet.of(runs).closed
     if not good:
@@ -35,7 +36,8 @@ def map_of(runs: Iterable[RunRecord]) -> pd.DataFrame:
     gains = speedup.speedups(good).set_index(["load", "arm"])["estimate"]
     rows = []
     for load, cell in steps.groupby("load", sort=False):
-        base = cell[cell[K] == 0].groupby("restart")["step_s"].median()
+        plain = cell[cell[K] == 0]
+        base = plain.groupby("restart")["step_s"].median()
         for (method, k), group in cell[cell[K] > 0].groupby(["method", K], sort=True):
             own_steps = np.exp(np.log(group["step_s"]).groupby(group["restart"]).mean())
             both = own_steps.index.intersection(base.index)
@@ -46,7 +48,8 @@ def map_of(runs: Iterable[RunRecord]) -> pd.DataFrame:
             rows.append(
                 {"load": load, "concurrency": int(group["concurrency"].iloc[0]), "method": method, K: k,
                  "step_s": float(base.median()), "price": ratios.ratio_ci(own_steps[both], base[both]),
-                 "played": [(length, gain) for length, gain in brought if gain is not None]}
+                 "played": [(length, gain) for length, gain in brought if gain is not None],
+                 "busy": plain["busy"].mean(), "drafting_busy": group["busy"].mean()}
             )  # fmt: skip
     return summaries.frame(rows, MAP)
 
@@ -54,11 +57,13 @@ def map_of(runs: Iterable[RunRecord]) -> pd.DataFrame:
 def _step(run: RunRecord) -> dict[str, object]:
     assert run.measurement is not None
     counted, how = run.measurement.spec_decode, run.point.speculation
+    used = run.measurement.utilisation
     return {
         "load": run.point.load.label, "concurrency": run.point.load.concurrency, "arm": str(run.point.arm),
         "method": how.drafting.title if how else "baseline", K: how.num_speculative_tokens if how else 0,
         "restart": run.point.restart,
         "step_s": summaries.step_s(run),
+        "busy": np.nan if used.gpu_utilisation is None else used.gpu_utilisation,
         "length": 1 + counted.num_accepted_tokens / counted.num_drafts if counted else 1.0,
     }  # fmt: skip
 

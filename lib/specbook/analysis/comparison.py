@@ -124,6 +124,8 @@ def compare(a: Side, b: Side, tolerance: float = TOLERANCE, level: float = 0.95)
         raise ConfigError(f"{twice} records are in both A and B: choose sides that share none")
     wanted = a.selection.wanted, b.selection.wanted
     chosen = {key for key in wanted[0].keys() & wanted[1].keys() if wanted[0][key] != wanted[1][key]}
+    if "arm" in chosen:  # a baseline has no draft, and another arm may have another
+        chosen.add("draft")
     by = [name for name in CELL if name not in chosen]
     both, left_out = _common(a.windows, b.windows, by)
     samples = {cell: Samples.of(*own) for cell, own in both.items()}

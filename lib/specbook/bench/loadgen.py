@@ -183,9 +183,10 @@ def send(
     job = arguments(window, point, url, len(prompts))
     shared().run(job, api_key=api_key, timeout_s=timeout_s, watch=watch)
     result = json.loads(window.with_suffix(".json").read_text(encoding="utf-8"))
-    # vLLM 0.26 does not save them: they end with the last token.
-    until_last = [ttft + sum(gaps) for ttft, gaps in zip(result["ttfts"], result["itls"], strict=True)]
-    return {"latencies": until_last, **result}
+    if "latencies" not in result:  # vLLM 0.26 does not save them
+        pairs = zip(result["ttfts"], result["itls"], strict=True)
+        result["latencies"] = [ttft_s + sum(gaps_s) for ttft_s, gaps_s in pairs]
+    return result
 
 
 def first_error(result: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from statistics import fmean
 
 import pandas as pd
 
@@ -22,6 +23,11 @@ from specbook.report.text import ends
 PLAN = "appendix_break_even"
 NOTHING = "**Not measured yet.**"
 ONLY_TIMES = "random weights: only times mean anything"
+SHAPES = (
+    "Of models that matter in production, *shapes* were measured on an accelerator: real sizes, random "
+    "weights, and acceptance that is played at the published rates of a strong draft. So this is what such a "
+    "draft would bring at most, times the speed without speculation (*When does a draft pay?* says how):"
+)
 
 
 def write(folder: Path) -> Path:
@@ -36,10 +42,43 @@ def render() -> str:
     for title, runs in measured():
         prices = break_even.map_of(runs)
         if len(prices):  # a campaign that was broken off may have baselines alone
-            parts += [f"# {title}", hopeless(prices), markdown(table(prices)), credit(runs, ONLY_TIMES)]
+            own = credit(runs, _only_times(runs))
+            parts += [f"# {title}", hopeless(prices), markdown(table(prices)), own]
             seen.append(runs[0])
     parts += ["# Accelerators", missing(seen)]
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _only_times(runs: list[RunRecord]) -> str:
+    return ONLY_TIMES if runs[0].point.target.load_format == "dummy" else ""
+
+
+def shape_maps() -> Iterator[tuple[str, pd.DataFrame]]:
+    """`break_even.map_of` each shape with random weights that has records on an accelerator, by its name."""
+    for runs in _of_shapes():
+        yield runs[0].point.target.name, break_even.map_of(runs)
+
+
+def _of_shapes() -> list[list[RunRecord]]:
+    return [runs for _, runs in measured() if runs[0].hardware.kind != "cpu" and _only_times(runs)]
+
+
+def shapes() -> list[str]:
+    """What such shapes gain at the highest acceptance played, batch by batch: a sentence, a table and its
+    credit; none of them without records.
+    """
+    rows = []
+    for name, prices in shape_maps():
+        for (method, k), own in prices.groupby(["method", break_even.K]):
+            lengths, gains = zip(*(played[0] for played in own["played"]), strict=True)
+            batches = {f"batch {n}": gain for n, gain in zip(own["concurrency"], gains, strict=True)}
+            # The credit below says that there are no intervals, once.
+            cells = {batch: gain.span("×").removesuffix(" (no interval)") for batch, gain in batches.items()}
+            rows.append(
+                {"shape": name, "draft": f"{method} K={k}", "tokens a step": f"{fmean(lengths):.2f}", **cells}
+            )
+    runs = [run for own in _of_shapes() for run in own]
+    return [SHAPES, markdown(pd.DataFrame(rows)), credit(runs, ONLY_TIMES)] if rows else []
 
 
 def checked() -> str:
@@ -95,10 +134,10 @@ def _beside(ratios: pd.DataFrame) -> pd.DataFrame:
 
 
 def measured() -> Iterator[tuple[str, list[RunRecord]]]:
-    """Each machine and model that has records: a title, and they."""
+    """Each machine and model that has records: a title, and they. On a GPU all count: it has no chapter."""
     groups: dict[tuple[str, str], list[RunRecord]] = {}
     for run in records.load():
-        if run.chapter == PLAN and run.status == "ok":
+        if (run.chapter == PLAN or run.hardware.kind == "cuda") and run.status == "ok":
             groups.setdefault((run.hardware.id, run.point.target.name), []).append(run)
     for (where, target), runs in sorted(groups.items()):
         yield f"{target} on {where}", runs
@@ -106,13 +145,14 @@ def measured() -> Iterator[tuple[str, list[RunRecord]]]:
 
 def table(prices: pd.DataFrame) -> pd.DataFrame:
     """Table of the tokens a step must yield, and what two sets of rates bring, from `break_even.map_of`."""
-    rows = []
+    rows, on_gpu = [], prices["busy"].notna().all()
     for row in prices.itertuples():
+        busy = {"GPU busy: plain, drafting": f"{row.busy:.0%}, {row.drafting_busy:.0%}"} if on_gpu else {}
         brought = [f"{gain.span('×')} at {length:.2f}" for length, gain in row.played]
         rows.append(
             {"batch": row.concurrency, "draft": row.method, "K": row.num_speculative_tokens,
              "plain step, ms": f"{1e3 * row.step_s:.1f}", "to break even, tokens a step": row.price.span(),
-             "speed-up at tokens a step": "; ".join(brought)}
+             "speed-up at tokens a step": "; ".join(brought), **busy}
         )  # fmt: skip
     return pd.DataFrame(rows)
 

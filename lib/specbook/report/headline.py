@@ -16,7 +16,7 @@ from specbook.analysis import replication, speedup
 from specbook.errors import ConfigError
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
-from specbook.report import engine_tables, executed_pages, tables
+from specbook.report import break_even_page, engine_tables, executed_pages, tables
 from specbook.report.figures import speedup_figures, style
 from specbook.report.provenance_line import credit
 from specbook.report.text import answers_text
@@ -85,7 +85,7 @@ def write_readme(runs: Sequence[RunRecord], readme: Path, picture: Path) -> None
     head, rest = text.split(BEGIN)
     tail = rest.split(END)[1]
     place = picture.relative_to(readme.parent)
-    block = f"\n![{ALT}]({place})\n\n{answer(best, runs)}\n\n{credit(runs)}\n"
+    block = f"\n![{ALT}]({place})\n\n{credit(runs)}\n\n{answer(best, runs)}\n"
     readme.write_text(head + BEGIN + block + END + tail)
 
 
@@ -103,8 +103,12 @@ def answer(best: pd.DataFrame, runs: Sequence[RunRecord]) -> str:
     targets = {run.point.target.name for run in runs}
     pocket = all(name.startswith("pocket-") for name in targets)
     front = targets == {"pocket-dense"}
-    typical = [*_typical(records.of_chapter(*PUBLIC)), *engine_tables.faster_baseline()] if front else []
-    return "\n\n".join([speeds, *[BEST_CASE] * pocket, *typical, *again, *_loops(best, runs)])
+    typical = (
+        [*_typical(records.of_chapter(*PUBLIC)), *break_even_page.shapes(), *engine_tables.faster_baseline()]
+        if front
+        else []
+    )
+    return "\n\n".join([speeds, *[BEST_CASE] * pocket, *again, *_loops(best, runs), *typical])
 
 
 def _typical(runs: RunSet) -> list[str]:
