@@ -19,10 +19,10 @@ GOAL = 2.5
 """The speed-up that the capstone asks for."""
 HEAD = """# Skill: an inference server with speculative decoding
 
-Written by `specbook skill` from the records of `results/`; a test compares. Where nothing else is said, it was
-measured with vLLM's CPU build on two cores: with the pocket models that this project trained, which is the best
-case for a draft, and with a public model on public prompts. On a GPU only shapes were measured, with random
-weights, and a pocket model.
+Written by `specbook skill` from the records of `results/`; a test compares. Where nothing else is said, it
+was measured with vLLM's CPU build on two cores: with the pocket models that this project trained, which is the
+best case for a draft, and with a public model on public prompts. On a GPU only shapes were measured, with
+random weights, and a pocket model.
 """
 
 
