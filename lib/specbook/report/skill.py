@@ -20,9 +20,9 @@ GOAL = 2.5
 HEAD = """# Skill: an inference server with speculative decoding
 
 Written by `specbook skill` from the records of `results/`; a test compares. Where nothing else is said, it
-was measured with vLLM's CPU build on two cores: with the pocket models that this project trained, which is the
-best case for a draft, and with a public model on public prompts. On a GPU only shapes were measured, with
-random weights, and a pocket model.
+was measured with vLLM's CPU build on two cores: with the pocket models that this project trained, the best
+case for a draft, and with a public model on public prompts. On a GPU only shapes were measured, with random
+weights, and a pocket model.
 """
 
 
