@@ -8,6 +8,7 @@ import pytest
 import factories
 from specbook import config
 from specbook.analysis import api_prices, sensitivity, token_cost
+from specbook.config import prices
 from specbook.config.chapter import Objective
 from specbook.config.prompt_files import Prompt
 from specbook.records import published
@@ -215,3 +216,23 @@ def test_rented_machines_are_compared_with_the_models_hosts():
     assert all(table["api"].str.lower().str.contains("gpt-oss-120b|llama-3.3-70b"))
     ratio = table["usd_per_million"] / table["api_usd_per_million"]
     assert list(ratio) == pytest.approx(list(table["break_even_utilisation"]))
+
+
+CPU, served = factories.HARDWARE, factories.target
+
+
+def test_shapes_are_priced_beside_the_cheapest_host_of_their_model():
+    h200 = CPU.model_copy(update={"kind": "cuda", "gpu_name": "NVIDIA H200"})
+    runs = [
+        factories.write_run(factories.point(target=served(name=name), restart=r), speed, hardware=gpu)
+        for name, gpu in (("qwen3-32b-fp8", h200), ("nobody-hosts-it", h200), ("qwen3-32b-fp8", CPU))
+        for r, speed in enumerate((500.0, 2000.0))
+    ]
+    (row,) = api_prices.shapes(runs).to_dict("records")
+    assert row["tokens_per_s"] == pytest.approx(1000)
+    assert row["usd_per_million"] == pytest.approx(row["usd_per_hour"] / 3.6)
+    host, per_output = prices.api(row["api"]), 1 / 44  # a prompt token to 4 answers of 11
+    assert host.model == "Qwen3-32B"
+    whole = host.output_usd_per_million + per_output * host.input_usd_per_million
+    assert row["api_usd_per_million"] == pytest.approx(whole)
+    assert row["break_even_utilisation"] == pytest.approx(row["usd_per_million"] / whole)

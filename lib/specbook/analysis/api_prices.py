@@ -5,6 +5,7 @@ List prices and rates are `published`; what is made of them here is `computed`.
 
 from collections.abc import Collection, Iterable, Mapping
 
+import numpy as np
 import pandas as pd
 
 from specbook.analysis import summaries
@@ -12,9 +13,15 @@ from specbook.config import models, prices
 from specbook.config.prices import ApiPrice, Price
 from specbook.config.schema import Target
 from specbook.records.published import PublishedRow
+from specbook.records.run import RunRecord
 from specbook.stats import cost
 
 OWN = "own count"
+SPEED = ["shape", "device", "label", "concurrency", "tokens_per_s", "input_per_output"]
+RATES = (
+    "shape", "label", "concurrency", "tokens_per_s", "machine", "usd_per_hour", "usd_per_million", "api",
+    "api_usd_per_million", "break_even_utilisation",
+)  # fmt: skip
 COLUMNS = (
     "name", "host", "model", "same_model", "date", "source", "note", "counted_by", "tokens_per_own",
     "usd_per_million",
@@ -79,6 +86,57 @@ def rented(rows: Iterable[PublishedRow]) -> pd.DataFrame:
         if row.metric == "output_tok_s" and row.number and price and same:
             rates.append(_held(row, row.number, price, min(same, key=_output)))
     return pd.DataFrame(rates)
+
+
+def shapes(runs: Iterable[RunRecord]) -> pd.DataFrame:
+    """Speeds of shapes on one accelerator, priced by the hour and compared with hosts of the same model.
+
+    Only shapes that have a host, on accelerators that have a listed on-demand price. Columns: shape, label,
+    concurrency, tokens_per_s (while every slot was taken, a geometric mean over restarts), machine,
+    usd_per_hour, usd_per_million (always busy), api, api_usd_per_million (the cheapest host's whole bill of
+    the same tokens, prompts included), break_even_utilisation.
+    """
+    on_demand, rates = _on_demand(prices.load().machines), []
+    speeds = [_speed(run) for run in runs]
+    for (shape, device, label, batch), own in summaries.frame(speeds, SPEED).groupby(SPEED[:4], sort=False):
+        price, host = on_demand.get(f"1x{device}"), _cheapest(shape, own["input_per_output"].mean())
+        if price is None or host is None:
+            continue
+        tokens_per_s, (api, bill) = float(np.exp(np.log(own["tokens_per_s"]).mean())), host
+        rates.append(
+            {"shape": shape, "label": label, "concurrency": batch, "tokens_per_s": tokens_per_s,
+             "machine": price.name, "usd_per_hour": price.usd_per_hour,
+             "usd_per_million": cost.usd_per_million_tokens(tokens_per_s, price.usd_per_hour),
+             "api": api, "api_usd_per_million": bill,
+             "break_even_utilisation": cost.break_even_utilisation(tokens_per_s, price.usd_per_hour, bill)}
+        )  # fmt: skip
+    return summaries.frame(rates, RATES)
+
+
+def _speed(run: RunRecord) -> dict[str, object]:
+    assert run.measurement is not None
+    whole, counted = run.measurement.throughput, run.measurement.server
+    steady = run.measurement.steady_output_tokens_per_s
+    device = (run.hardware.gpu_name or "").removeprefix("NVIDIA ").partition(" ")[0]
+    values = (
+        run.point.target.name, device, summaries.label(run), run.point.load.concurrency,
+        steady or whole.output_tokens_per_s, counted.prompt_tokens / counted.generation_tokens,
+    )  # fmt: skip
+    return dict(zip(SPEED, values, strict=True))
+
+
+def _cheapest(shape: str, input_per_output: float) -> tuple[str, float] | None:
+    """The cheapest host of a shape's model, and its dollars per million output tokens, prompts included."""
+    model = models.of_shape(shape)
+    same = {prices.api(name).model for name in model.apis} if model else set()
+    bills = {
+        api.name: cost.api_usd_per_million_output(
+            api.input_usd_per_million or 0.0, _output(api), input_per_output
+        )
+        for api in prices.load().apis
+        if api.verified and api.model in same
+    }
+    return min(bills.items(), key=lambda item: item[1], default=None)
 
 
 def _output(api: ApiPrice) -> float:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
+from specbook import records
 from specbook.analysis import speedup, summaries
 from specbook.config.schema import Speculation
 from specbook.records.experiment import ExperimentRecord
@@ -19,6 +20,23 @@ MAP = ("load", "concurrency", "method", K, "step_s", "price", "played", "busy", 
 COMPARED = ("method", "domain", "concurrency", "set_length", "real_length", "played_length", "step", "spread")
 TAIL = 90
 """Percentile of the requests' TPOT whose distance from the median is their spread: too few for p99."""
+
+
+def of_shapes() -> RunSet:
+    """Good records of random weights on accelerators."""
+    every = (run for run in records.load() if run.status == "ok" and run.hardware.kind != "cpu")
+    return RunSet(run for run in every if run.point.target.load_format == "dummy")
+
+
+def shape_maps() -> dict[str, pd.DataFrame]:
+    """`map_of` each of these shapes, by its name."""
+    runs = of_shapes()
+    each = {name: [run for run in runs if run.point.target.name == name] for name in _names(runs)}
+    return {name: map_of(own) for name, own in each.items()}
+
+
+def _names(runs: Iterable[RunRecord]) -> list[str]:
+    return sorted({run.point.target.name for run in runs})
 
 
 def map_of(runs: Iterable[RunRecord]) -> pd.DataFrame:

@@ -105,6 +105,12 @@ def by_hub_id(hub_id: str) -> tuple[str, Format] | None:
     return None
 
 
+def of_shape(name: str) -> Model | None:
+    """The model of which this is a shape, `qwen3-32b-fp8`; None where no model file knows it."""
+    each = ((model, load(model)) for model in names())
+    return next((one for model, one in each if name in {f"{model}-{form}" for form in one.weights}), None)
+
+
 def stored(target: Target) -> tuple[dict[str, Any] | None, Format | None]:
     """A target's config.json, of its folder or its model file, and its format where only that file says it.
 

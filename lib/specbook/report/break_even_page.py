@@ -53,22 +53,12 @@ def _only_times(runs: list[RunRecord]) -> str:
     return ONLY_TIMES if runs[0].point.target.load_format == "dummy" else ""
 
 
-def shape_maps() -> Iterator[tuple[str, pd.DataFrame]]:
-    """`break_even.map_of` each shape with random weights that has records on an accelerator, by its name."""
-    for runs in _of_shapes():
-        yield runs[0].point.target.name, break_even.map_of(runs)
-
-
-def _of_shapes() -> list[list[RunRecord]]:
-    return [runs for _, runs in measured() if runs[0].hardware.kind != "cpu" and _only_times(runs)]
-
-
 def shapes() -> list[str]:
     """What such shapes gain at the highest acceptance played, batch by batch: a sentence, a table and its
     credit; none of them without records.
     """
     rows = []
-    for name, prices in shape_maps():
+    for name, prices in break_even.shape_maps().items():
         for (method, k), own in prices.groupby(["method", break_even.K]):
             lengths, gains = zip(*(played[0] for played in own["played"]), strict=True)
             batches = {f"batch {n}": gain for n, gain in zip(own["concurrency"], gains, strict=True)}
@@ -77,8 +67,7 @@ def shapes() -> list[str]:
             rows.append(
                 {"shape": name, "draft": f"{method} K={k}", "tokens a step": f"{fmean(lengths):.2f}", **cells}
             )
-    runs = [run for own in _of_shapes() for run in own]
-    return [SHAPES, markdown(pd.DataFrame(rows)), credit(runs, ONLY_TIMES)] if rows else []
+    return [SHAPES, markdown(pd.DataFrame(rows)), credit(break_even.of_shapes(), ONLY_TIMES)] if rows else []
 
 
 def checked() -> str:
