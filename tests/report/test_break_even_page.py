@@ -107,11 +107,11 @@ def test_a_map_of_a_gpu_says_how_busy_it_was(monkeypatch):
 
 
 def test_the_front_page_has_what_shapes_gain_on_a_gpu(monkeypatch):
-    assert break_even_page.shapes() == []
+    assert break_even_page.front() == []
     synthetic.write(sweep())  # random weights on a processor are no answer for it
-    assert break_even_page.shapes() == []
+    assert break_even_page.front() == []
     on_h100(monkeypatch)
-    _, table, credit = break_even_page.shapes()
+    _, table, credit = break_even_page.front()
     (row,) = [line for line in table.splitlines() if "qwen3-32b-fp8" in line]
     assert "| EAGLE-3 K=1 | 1.90" in row
     assert row.count("2.00×") == 2

@@ -8,7 +8,7 @@ from statistics import fmean
 import pandas as pd
 
 from specbook import config, records
-from specbook.analysis import break_even
+from specbook.analysis import break_even, summaries
 from specbook.analysis.intervals import side
 from specbook.bench import experiments
 from specbook.config.machines import Machine
@@ -53,9 +53,9 @@ def _only_times(runs: list[RunRecord]) -> str:
     return ONLY_TIMES if runs[0].point.target.load_format == "dummy" else ""
 
 
-def shapes() -> list[str]:
-    """What such shapes gain at the highest acceptance played, batch by batch: a sentence, a table and its
-    credit; none of them without records.
+def shapes() -> pd.DataFrame:
+    """What shapes gain on accelerators at the highest acceptance played: a row for each draft, a column for
+    each batch.
     """
     rows = []
     for name, prices in break_even.shape_maps().items():
@@ -67,7 +67,18 @@ def shapes() -> list[str]:
             rows.append(
                 {"shape": name, "draft": f"{method} K={k}", "tokens a step": f"{fmean(lengths):.2f}", **cells}
             )
-    return [SHAPES, markdown(pd.DataFrame(rows)), credit(break_even.of_shapes(), ONLY_TIMES)] if rows else []
+    return summaries.frame(rows, ("shape", "draft"))
+
+
+def of_shapes() -> str:
+    """Whose numbers `shapes` are."""
+    return credit(break_even.of_shapes(), ONLY_TIMES)
+
+
+def front() -> list[str]:
+    """`shapes` for the front page: a sentence, a table and its credit; none of them without records."""
+    table = shapes()
+    return [SHAPES, markdown(table), of_shapes()] if len(table) else []
 
 
 def checked() -> str:

@@ -104,7 +104,7 @@ def answer(best: pd.DataFrame, runs: Sequence[RunRecord]) -> str:
     pocket = all(name.startswith("pocket-") for name in targets)
     front = targets == {"pocket-dense"}
     typical = (
-        [*_typical(records.of_chapter(*PUBLIC)), *break_even_page.shapes(), *engine_tables.faster_baseline()]
+        [*_typical(records.of_chapter(*PUBLIC)), *break_even_page.front(), *engine_tables.faster_baseline()]
         if front
         else []
     )
