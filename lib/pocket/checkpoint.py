@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -102,8 +101,11 @@ def older(folder: str, scratch: Path) -> Path:
     done = subprocess.run(command, cwd=paths.root(), capture_output=True, text=True)
     if done.returncode:
         raise ConfigError(f"git has no {folder!r}: {done.stderr.strip()}. Clone with history, or start=None")
-    shutil.unpack_archive(archive, scratch / "start", filter="data")
-    return scratch / "start"
+    start = scratch / "start"
+    start.mkdir(exist_ok=True)
+    # Not shutil's: the Python of Debian 12 has no filters yet, and newer ones ask for one.
+    subprocess.run(["tar", "-xf", str(archive), "-C", str(start)], check=True)
+    return start
 
 
 def publish(

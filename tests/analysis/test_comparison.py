@@ -93,6 +93,14 @@ def test_a_drafting_arm_is_compared_with_none():
     assert compare(plain, drafting).overall["verdict"] == "better"
 
 
+def test_a_cell_of_one_restart_does_not_take_the_interval_of_the_others():
+    side("A"), side("A", STEADY[:1], domain="chat")
+    side("B", slower(0.3)), side("B", slower(0.3)[:1], domain="chat")
+    found = compare(read("A"), read("B"))
+    assert found.overall["verdict"] == "worse"
+    assert found.left_out == {"of fewer than 3 restarts": 1}
+
+
 def test_a_folder_of_another_checkout_is_read(monkeypatch, tmp_path):
     here = side("A")
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path / "other" / "results"))

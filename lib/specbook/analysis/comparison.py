@@ -159,15 +159,19 @@ def _common(a: pd.DataFrame, b: pd.DataFrame, by: list[str]) -> tuple[dict[tuple
         raise ConfigError(
             f"A and B were asked other prompts in all {len(in_a & in_b)} common cells: use one plan"
         )
-    most = max(min(own["restart"].nunique() for own in pair) for pair in both.values())
-    if most < MIN_INTERVAL:
+    restarts = {cell: min(own["restart"].nunique() for own in pair) for cell, pair in both.items()}
+    if (most := max(restarts.values())) < MIN_INTERVAL:
         raise ConfigError(
             f"restarts that both sides have: {most}. To fix: measure {MIN_INTERVAL} or more of each"
         )
+    # One cell without an interval would leave the mean of all without one.
+    few = {cell for cell, n in restarts.items() if n < MIN_INTERVAL}
+    both = {cell: pair for cell, pair in both.items() if cell not in few}
     lacking = {
         "of A alone": in_a - in_b,
         "of B alone": in_b - in_a,
         "asked otherwise": (in_a & in_b) - compared,
+        f"of fewer than {MIN_INTERVAL} restarts": few,
     }
     return both, {why: len(cells) for why, cells in lacking.items() if cells}
 
