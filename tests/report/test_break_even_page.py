@@ -5,6 +5,7 @@ import pytest
 import factories
 import synthetic
 from specbook import config, records
+from specbook.analysis import break_even
 from specbook.config import Plan
 from specbook.records.experiment import ExperimentRecord
 from specbook.records.experiment_results import AcceptanceComparison, Pair, TimedArm
@@ -104,6 +105,14 @@ def test_a_measured_model_is_missing_only_elsewhere(monkeypatch):
 def test_a_map_of_a_gpu_says_how_busy_it_was(monkeypatch):
     on_h100(monkeypatch)
     assert "| 50%, 50% " in break_even_page.render()
+
+
+def test_shapes_of_two_machines_are_not_mixed(monkeypatch):
+    on_h100(monkeypatch)
+    monkeypatch.setattr(factories, "HARDWARE", H100.model_copy(update={"id": "cuda-other-1x"}))
+    where = sweep("h100:qwen3-32b-fp8").points()[0]
+    records.append(factories.write_run(where, 1.0))
+    assert {run.hardware.id for run in break_even.of_shapes()} == {H100.id}
 
 
 def test_the_front_page_has_what_shapes_gain_on_a_gpu(monkeypatch):

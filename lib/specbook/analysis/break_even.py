@@ -1,5 +1,6 @@
 """Acceptance played at given rates: what a step costs, the speed-up that follows, whether both agree."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -23,20 +24,19 @@ TAIL = 90
 
 
 def of_shapes() -> RunSet:
-    """Good records of random weights on accelerators."""
-    every = (run for run in records.load() if run.status == "ok" and run.hardware.kind != "cpu")
-    return RunSet(run for run in every if run.point.target.load_format == "dummy")
+    """Good records of random weights on an accelerator, of the machine that has most of them."""
+    good = [run for run in records.load() if run.status == "ok" and run.point.target.load_format == "dummy"]
+    counted = Counter(run.hardware.id for run in good if run.hardware.kind != "cpu")
+    most = max(counted, key=counted.__getitem__, default=None)
+    return RunSet(run for run in good if run.hardware.id == most)
 
 
 def shape_maps() -> dict[str, pd.DataFrame]:
     """`map_of` each of these shapes, by its name."""
-    runs = of_shapes()
-    each = {name: [run for run in runs if run.point.target.name == name] for name in _names(runs)}
-    return {name: map_of(own) for name, own in each.items()}
-
-
-def _names(runs: Iterable[RunRecord]) -> list[str]:
-    return sorted({run.point.target.name for run in runs})
+    groups: dict[str, list[RunRecord]] = {}
+    for run in of_shapes():
+        groups.setdefault(run.point.target.name, []).append(run)
+    return {name: map_of(own) for name, own in sorted(groups.items())}
 
 
 def map_of(runs: Iterable[RunRecord]) -> pd.DataFrame:
