@@ -46,6 +46,7 @@ TRAINED = {
 COPIES = {
     **{f"build/{DENSE.name}-{form}": Copy(form, DENSE.model) for form in ("int8", "int4")},
     NEXT.model: Copy("next-copy", f"models/{NEXT.name}"),
+    f"build/{SMOLLM2.name}-eagle3-f32": Copy("smollm2-eagle3-gguf", f"models/{SMOLLM2.name}-eagle3"),
 }
 """What is made of it: folder -> how."""
 

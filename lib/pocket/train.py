@@ -40,7 +40,7 @@ def run(what: str, device: str, report: Callable[[str], None]) -> None:
     apart = {
         "smollm2-eagle3": _smollm2_eagle3, "study": _study, "moe-noise": _moe_noise,
         "int8": partial(_narrow_copy, "int8"), "int4": partial(_narrow_copy, "int4"),
-        "next-copy": _next_copy,
+        "next-copy": _next_copy, "smollm2-eagle3-gguf": _smollm2_gguf,
     }  # fmt: skip
     if what != "all" and what not in stages | apart:
         raise ConfigError(f"nothing called {what!r} to train{near(what, ['all', *stages, *apart])}")
@@ -179,16 +179,32 @@ def _next_eagle3(device: str, report: Callable[[str], None]) -> None:
 def _smollm2_eagle3(device: str, report: Callable[[str], None]) -> None:
     """A head for a public model, on its answers to what people asked a chatbot."""
     from pocket.draft import Eagle3Recipe
-    from specbook.bench import packaged_models
 
-    if lacking := packaged_models.missing([SMOLLM2.model], report):
-        raise ConfigError(lacking[SMOLLM2.model])
-
+    _packaged(SMOLLM2.model, report)
     recipe = Eagle3Recipe(
         data_set="sharegpt-train", num_prompts=1536, temperature=0.7, max_tokens=256, draft_vocab_size=8192,
         target_layer_ids=(2, 15, 27), total_seq_len=1024, lr=1e-3, ttt_steps=4,
     )  # fmt: skip
     _head(SMOLLM2, recipe, report)
+
+
+def _smollm2_gguf(device: str, report: Callable[[str], None]) -> None:
+    """That head for llama.cpp."""
+    from pocket import gguf_head
+
+    (target,) = _packaged(f"{SMOLLM2.model}-f32", report).glob("*.gguf")
+    name = f"{SMOLLM2.name}-eagle3"
+    made = gguf_head.write(paths.models_dir() / name, target, paths.build_dir() / f"{name}-f32")
+    report(f"smollm2-eagle3-gguf: {paths.portable(str(made))}")
+
+
+def _packaged(model: str, report: Callable[[str], None]) -> Path:
+    """The folder of a public model, made of its package if it is not there."""
+    from specbook.bench import packaged_models
+
+    if lacking := packaged_models.missing([model], report):
+        raise ConfigError(lacking[model])
+    return paths.at(model)
 
 
 def _moe_eagle3(device: str, report: Callable[[str], None]) -> None:

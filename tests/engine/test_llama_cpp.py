@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from specbook import config, engine, paths
+from specbook import config, engine
 from specbook.config import methods
 from specbook.config.schema import Speculation, Target
 from specbook.engine import counters, preflight
@@ -180,10 +180,12 @@ def test_a_folder_without_one_gguf_is_refused(folder, names, words):
     assert words in llama().refusal(served(model), None)
 
 
-def test_a_packaged_gguf_is_planned_before_it_is_made(monkeypatch, tmp_path):
-    monkeypatch.setattr(paths, "at", lambda name: tmp_path / name)
+def test_what_a_run_makes_is_planned_before_it_is_made(monkeypatch, tmp_path):
+    monkeypatch.setenv("SPECBOOK_ROOT", str(tmp_path))
     target = served("build/models/smollm2-135m-q4_1", quantization="Q4_1")
-    assert llama().refusal(target, NGRAM) is None
+    draft = Speculation(method="eagle3", model="build/head-f32", num_speculative_tokens=2)
+    assert llama().refusal(target, draft) is None
+    assert "is no folder here" in llama().refusal(served("models/none"), None)
 
 
 def test_a_gguf_is_not_for_vllm(folder):

@@ -5,8 +5,8 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+from specbook import paths
 from specbook.config.methods import Method
-from specbook.config.models import by_hub_id
 from specbook.config.schema import Speculation, Target, resolve_model
 from specbook.engine import refusals, server_log
 from specbook.engine.base import Build, Check, Counters, Device, Pulse, inherited, version
@@ -145,9 +145,9 @@ def _two_lengths(speculation: Speculation | None) -> str | None:
 
 
 def _no_gguf(model: str) -> str | None:
-    folder = Path(resolve_model(model))
+    folder = paths.at(model)
     found = len([*folder.glob("*.gguf")])
-    if found == 1 or (not folder.is_dir() and by_hub_id(model)):  # made when it is first run
+    if found == 1 or (not folder.is_dir() and paths.build_dir() in folder.parents):  # `specbook run` makes it
         return None
     what = f"holds {found}" if folder.is_dir() else "is no folder here"
     return (
