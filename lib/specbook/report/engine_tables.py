@@ -8,6 +8,7 @@ import pandas as pd
 from specbook import engine, records
 from specbook.analysis import engines, intervals, quantization
 from specbook.config.schema import Target
+from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
 from specbook.report import executed_pages
 from specbook.report.provenance_line import credit, served_by
@@ -29,13 +30,13 @@ def write(folder: Path) -> Path:
 
 
 def render(runs: RunSet) -> str:
-    """Three tables: speeds and gains, steps, and answers that are the same; and whose numbers they are."""
+    """Four tables: speeds, gains, steps, and answers that are the same; and whose numbers they are."""
     if not runs:
         return f"{NOTHING}\n"
     names = {name: title(target) for name, target in _targets(runs).items()}
     tables = [
-        _speeds(quantization.table(runs), names), _steps(engines.steps(runs), names),
-        _answers(engines.agreement(runs), names),
+        _speeds(quantization.table(runs), names), _gains(runs, names),
+        _steps(engines.steps(runs), names), _answers(engines.agreement(runs), names),
     ]  # fmt: skip
     shown = [markdown(table) for table in tables if len(table)]  # a campaign may have been broken off
     return "\n\n".join([*shown, credit(runs, served_by(runs))]) + "\n"
@@ -73,19 +74,34 @@ def _targets(runs: RunSet) -> dict[str, Target]:
 
 
 def _speeds(table: pd.DataFrame, names: Names) -> pd.DataFrame:
-    first, rows = next(iter(names)), []
-    gains = table[table["target"] == first].set_index("load")["speedup"]
-    for row in _load_by_load(table).itertuples():
-        ahead = row.against and intervals.side(row.against)
-        own, other = row.speedup, gains.get(row.load)
-        more = intervals.compare(own, other) if own and other and row.against else None
-        rows.append(
-            {"load": row.load, "engine": names[row.target],
-             "no speculation, tokens/s": f"{row.tokens_per_s:.1f}",
-             f"over {names[first]}": _span(row.against, SPEED[ahead]),
-             "gain by ngram": _span(own, GAIN[more])}
-        )  # fmt: skip
+    first = next(iter(names))
+    rows = [
+        {"load": row.load, "engine": names[row.target],
+         "no speculation, tokens/s": f"{row.tokens_per_s:.1f}",
+         f"over {names[first]}": _span(row.against, SPEED[row.against and intervals.side(row.against)])}
+        for row in _load_by_load(table).itertuples()
+    ]  # fmt: skip
     return pd.DataFrame(rows)
+
+
+def _gains(runs: RunSet, names: Names) -> pd.DataFrame:
+    """Each method over the engine's own baseline, and whether the first engine gains less or more by it."""
+    first, rows = next(iter(names)), []
+    for draft in dict.fromkeys(run.point.speculation.label for run in runs.drafting):
+        table = quantization.table(run for run in runs if _drafts(run) in (None, draft))
+        gains = table[table["target"] == first].set_index("load")["speedup"]
+        for row in _load_by_load(table).itertuples():
+            if (own := row.speedup) is None:
+                continue
+            other = gains.get(row.load)
+            more = intervals.compare(own, other) if other and row.target != first else None
+            gain = {"gain": _span(own, GAIN[more])}
+            rows.append({"load": row.load, "draft": draft, "engine": names[row.target], **gain})
+    return pd.DataFrame(rows)
+
+
+def _drafts(run: RunRecord) -> str | None:
+    return run.point.speculation and run.point.speculation.label
 
 
 def _load_by_load(table: pd.DataFrame) -> pd.DataFrame:
