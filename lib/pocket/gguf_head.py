@@ -1,8 +1,9 @@
 """An EAGLE-3 head as llama.cpp loads it: GGUF of its architecture `eagle3`, in float32.
 
-RoPE turns neighbours there and halves in transformers, so the rows of queries and keys change places. Its map
-of the draft's vocabulary holds token ids, the head's holds how far they lie from its own. The state that it
-hands on is not normed (`norm_output`): a head whose last norm is nearly flat hardly notices.
+llama.cpp's RoPE turns neighbouring values of a query or key together, and transformers' turns the two halves,
+so their rows change places. Its map of the draft's vocabulary holds the target's token ids, and the head's
+holds how far those lie from its own. llama.cpp has no `norm_output`: it hands on the state before the last
+norm. A head whose last norm is nearly flat, as the shipped one's is, hardly notices.
 Sources: llama.cpp b11549, src/models/eagle3.cpp and conversion/llama.py.
 """
 
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
+from specbook.bench import gguf_files
 from specbook.config.checkpoint import read_config
 from specbook.errors import ConfigError
 
@@ -63,17 +65,11 @@ def write(head: Path, target: Path, out: Path) -> Path:
     writer = GGUFWriter(out / f"{head.name}-F32.gguf", ARCHITECTURE)
     _describe(writer, config, layer)
     writer.add_file_type(LlamaFileType.ALL_F32)
-    for name, field in GGUFReader(target).fields.items():
-        if name.startswith("tokenizer."):
-            kind, *of = field.types
-            writer.add_key_value(name, field.contents(), kind, of[-1] if of else None)
+    gguf_files.copy_keys(GGUFReader(target), writer, lambda key: key.startswith("tokenizer."))
     for name, tensor in named.items():
         writer.add_tensor(f"{NAMES[name]}.weight", tensor.contiguous().numpy())
     writer.add_tensor("d2t", distances.numpy() + np.arange(len(distances)))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    gguf_files.finish(writer)
     return out
 
 

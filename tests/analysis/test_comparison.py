@@ -93,7 +93,7 @@ def test_a_drafting_arm_is_compared_with_none():
     assert compare(plain, drafting).overall["verdict"] == "better"
 
 
-def test_a_cell_of_one_restart_does_not_take_the_interval_of_the_others():
+def test_a_cell_of_one_restart_is_left_out():
     side("A"), side("A", STEADY[:1], domain="chat")
     side("B", slower(0.3)), side("B", slower(0.3)[:1], domain="chat")
     found = compare(read("A"), read("B"))

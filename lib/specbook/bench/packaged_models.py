@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from specbook import paths
+from specbook.bench import gguf_files
 from specbook.config import models, packages
 from specbook.config.checkpoint import read_config
 from specbook.config.models import Format, Weights
@@ -105,18 +106,13 @@ def _widen(gguf: Path) -> Path:
     wide = gguf.with_name(f"{gguf.name.partition('.')[0]}-F32.gguf")
     writer = GGUFWriter(wide, reader.fields[Keys.General.ARCHITECTURE].contents())
     told = (Keys.General.ARCHITECTURE, Keys.General.FILE_TYPE)
-    for name, field in reader.fields.items():
-        if name not in told and not name.startswith("GGUF."):  # of the file, not of the model
-            kind, *of = field.types
-            writer.add_key_value(name, field.contents(), kind, of[-1] if of else None)
+    # Keys that begin with GGUF are of the file, not of the model.
+    gguf_files.copy_keys(reader, writer, lambda key: key not in told and not key.startswith("GGUF."))
     writer.add_file_type(LlamaFileType.ALL_F32)
     for tensor in reader.tensors:
         rounded = quantize(dequantize(tensor.data, tensor.tensor_type), bf16)
         writer.add_tensor(tensor.name, dequantize(rounded, bf16))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    gguf_files.finish(writer)
     return wide
 
 

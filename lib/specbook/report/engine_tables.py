@@ -17,7 +17,7 @@ from specbook.stats.estimate import Estimate
 from specbook.suggestions import listed
 
 PLAN, HARDWARE = "appendix_engines", "cpu"
-NOTHING = f"**Not measured yet.** `specbook run {PLAN}` measures it, in about an hour on two cores."
+NOTHING = f"**Not measured yet.** `specbook run {PLAN}` measures it, in one to two hours on two cores."
 SPEED = {"above": ", faster", "below": ", slower", "within": ", no difference shown", None: ""}
 GAIN = {"above": ", more", "below": ", less", "within": ", no difference shown", None: ""}
 Names = Mapping[str, str]
