@@ -125,6 +125,8 @@ def test_each_method_it_knows_has_its_type(folder, method, kind):
     drafting = [got.get(f"speculative.draft.{one}") for one in ("mparams.path", "n_max", "p_min")]
     assert simple == (["2", "3"] if method == "ngram" else [None, None])
     assert drafting == ([None] * 3 if method == "ngram" else [f"{draft}/draft-F16.gguf", "3", "0.0"])
+    in_graph = got.get("speculative.draft.backend_sampling")  # which mixes up requests that draft together
+    assert in_graph == (None if method == "ngram" else "false")
     assert llama().refusal(served(model), speculation) is None
 
 
