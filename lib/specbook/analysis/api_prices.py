@@ -84,7 +84,12 @@ def rented(rows: Iterable[PublishedRow]) -> pd.DataFrame:
         price = on_demand.get(row.hardware)
         same = [api for api in hosts if api.model.casefold() == row.target_model.casefold()]
         if row.metric == "output_tok_s" and row.number and price and same:
-            rates.append(_held(row, row.number, price, min(same, key=_output)))
+            api = min(same, key=_output)
+            published = {
+                "model": row.target_model, "draft": row.draft, "batch": row.batch_or_concurrency,
+                "hardware": row.hardware, "source": row.source,
+            }  # fmt: skip
+            rates.append(published | _compared(row.number, price, api.name, _output(api)))
     return pd.DataFrame(rates)
 
 
@@ -102,14 +107,9 @@ def shapes(runs: Iterable[RunRecord]) -> pd.DataFrame:
         price, host = on_demand.get(f"1x{device}"), _cheapest(shape, own["input_per_output"].mean())
         if price is None or host is None:
             continue
-        tokens_per_s, (api, bill) = float(np.exp(np.log(own["tokens_per_s"]).mean())), host
-        rates.append(
-            {"shape": shape, "label": label, "concurrency": batch, "tokens_per_s": tokens_per_s,
-             "machine": price.name, "usd_per_hour": price.usd_per_hour,
-             "usd_per_million": cost.usd_per_million_tokens(tokens_per_s, price.usd_per_hour),
-             "api": api, "api_usd_per_million": bill,
-             "break_even_utilisation": cost.break_even_utilisation(tokens_per_s, price.usd_per_hour, bill)}
-        )  # fmt: skip
+        speed = float(np.exp(np.log(own["tokens_per_s"]).mean()))
+        of_shape = {"shape": shape, "label": label, "concurrency": batch}
+        rates.append(of_shape | _compared(speed, price, *host))
     return summaries.frame(rates, RATES)
 
 
@@ -153,15 +153,13 @@ def _on_demand(machines: Iterable[Price]) -> dict[str, Price]:
     }
 
 
-def _held(row: PublishedRow, tokens_per_s: float, price: Price, api: ApiPrice) -> dict[str, object]:
+def _compared(tokens_per_s: float, price: Price, api: str, bill: float) -> dict[str, object]:
+    """A rented machine that is always busy beside a host's bill, in dollars per million output tokens."""
     return {
-        "model": row.target_model, "draft": row.draft, "batch": row.batch_or_concurrency,
-        "hardware": row.hardware, "tokens_per_s": tokens_per_s, "machine": price.name,
-        "usd_per_hour": price.usd_per_hour,
+        "tokens_per_s": tokens_per_s, "machine": price.name, "usd_per_hour": price.usd_per_hour,
         "usd_per_million": cost.usd_per_million_tokens(tokens_per_s, price.usd_per_hour),
-        "api": api.name, "api_usd_per_million": _output(api),
-        "break_even_utilisation": cost.break_even_utilisation(tokens_per_s, price.usd_per_hour, _output(api)),
-        "source": row.source,
+        "api": api, "api_usd_per_million": bill,
+        "break_even_utilisation": cost.break_even_utilisation(tokens_per_s, price.usd_per_hour, bill),
     }  # fmt: skip
 
 
