@@ -6,8 +6,6 @@ from specbook.records.experiment import ExperimentRecord
 from specbook.records.run import RunRecord
 from specbook.report import break_even_page
 
-ELSEWHERE = ("04_domain_drift",)
-"""Chapters whose page tells what other machines found."""
 REPLACED = {
     "20261124T204914Z-cc8b404f-4b65": "played lengths that were counted on other prompts",
     "20261124T205542Z-17d6061a-3fe2": "the same, at batch 32",
@@ -31,11 +29,6 @@ def test_no_run_is_on_no_page():
 def test_no_experiment_is_on_no_page():
     every = [one for one in records.everything() if isinstance(one, ExperimentRecord) and one.status == "ok"]
     pages = [record for one in plans() for record, _ in experiments.replay(one, partial=True)]
-    for one in plans():
-        if one.chapter in ELSEWHERE and one.group == "full":
-            page = experiments.replay(one)[0][0].hardware.id
-            others = experiments.elsewhere(one, page)
-            pages += [record for kept in others.values() for record, _ in kept]
     shown, last = {record.run_id for record in pages}, {}
     for record in pages:
         last[of(record)] = max(last.get(of(record), ""), record.started_at)

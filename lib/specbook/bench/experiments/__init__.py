@@ -9,7 +9,6 @@ from pkgutil import iter_modules
 
 from specbook.bench.experiments.registry import (
     check,
-    elsewhere,
     measure,
     missing,
     of_chapter,
@@ -21,7 +20,6 @@ from specbook.bench.experiments.registry import (
 
 __all__ = [
     "check",
-    "elsewhere",
     "import_all",
     "measure",
     "missing",

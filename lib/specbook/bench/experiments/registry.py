@@ -195,17 +195,6 @@ def of_chapter(chapter: str, hardware: str) -> list[tuple[ExperimentRecord, Froz
     return []
 
 
-def elsewhere(plan: AnyPlan, page: str | None) -> dict[str, list[tuple[ExperimentRecord, Frozen]]]:
-    """Runs of the plan's experiments on other machines than the page's, whatever the parameters."""
-    names = {asked.name for asked in _of(plan)}
-    by_machine: dict[str, list[tuple[ExperimentRecord, Frozen]]] = {}
-    for record in records.everything(None, [plan.chapter]):
-        of_plan = isinstance(record, ExperimentRecord) and record.experiment.name in names
-        if of_plan and record.status == "ok" and record.hardware.id != page:
-            by_machine.setdefault(record.hardware.id, []).append((record, _result(record)))
-    return by_machine
-
-
 def _facts(record: ExperimentRecord) -> dict[tuple[str, ...], str]:
     """The weights that each of its models had: role and folder -> digest."""
     given: dict[str, Any] = record.experiment.parameters
