@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tools import git
+
 ROOT = Path(__file__).parents[1]
 LIB = ROOT / "lib" / "specbook"
 MACHINE = re.compile(r"(?<![\w.~/<}-])/(?:work|root|home|tmp)/[\w.]")
@@ -16,13 +18,6 @@ INDEX = re.compile(
 ALLOWED_INDEXES = {"download.pytorch.org"}
 MAX_WEIGHTS_BYTES = 140_000_000
 THIS = Path(__file__).relative_to(ROOT).as_posix()
-
-
-def git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    if done.returncode != 0:
-        pytest.skip(f"no git checkout: {done.stderr.strip()[:80]}")
-    return done.stdout
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +25,8 @@ BESIDE_KUBECTL = (
     Path(shutil.which("kubectl", path=os.defpath) or "kubectl").resolve().with_name(OLDER_KUBECTL)
 )
 """Where the Google Cloud CLI keeps older ones."""
-CLUSTER = Path(__file__).parents[1] / "build" / "cluster" / "bin"
+ROOT = Path(__file__).parents[1]
+CLUSTER = ROOT / "build" / "cluster" / "bin"
 
 
 TOOLS = {
@@ -51,6 +53,14 @@ def need(name: str) -> str:
         reason = f"CI is set, so nothing is left out, and {name} is missing: {TOOLS[name].get}"
         pytest.fail(reason, pytrace=False)
     pytest.skip(f"{LEFT_OUT}{name}")
+
+
+def git(*arguments: str) -> str:
+    """What git says in the project; without a checkout the test that asks is left out."""
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    if done.returncode != 0:
+        pytest.skip(f"no git checkout: {done.stderr.strip()[:80]}")
+    return done.stdout
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
