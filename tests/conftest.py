@@ -12,12 +12,16 @@ __all__ = ["pytest_terminal_summary"]
 # Containers often set it, and then each worker, kernel and command compiles thousands of modules.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# Several workers share two cores, and a thread that waits for another spins. Kernels and commands inherit it.
+os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
 CAMPAIGNS = ("test_second_engine", "test_doors")
 """They measure, and a machine runs one campaign at a time: on two workers one would refuse the other."""
 
 
-IN_PROCESS = ("test_synthetic_acceptance", "test_auth_middleware", "test_intruders", "test_plans")
-"""They import vLLM into their own process, which takes ten seconds."""
+IN_PROCESS = (
+    "test_synthetic_acceptance", "test_auth_middleware", "test_intruders", "test_plans", "test_bench",
+)  # fmt: skip
+"""They import vLLM into their own process or load generator, which takes ten seconds."""
 FOLDERS = ("pocket", "deploy")
 """Whose files share a tokenizer, and rendered manifests."""
 CORPUS = ("test_greedy",)

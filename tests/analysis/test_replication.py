@@ -2,7 +2,7 @@
 
 import pytest
 
-from factories import PROVENANCE, eagle3, point, write_run
+from factories import PROVENANCE, eagle3, point, target, write_run
 from specbook.analysis import replication, speedup
 
 
@@ -22,6 +22,7 @@ def test_only_the_same_arm_of_the_same_weights_is_a_replication(monkeypatch, tmp
     (best,) = [row for _, row in speedup.best_k(shown).iterrows()]
     others = [
         *campaign(250.0, day=2, num_requests=8),
+        *campaign(240.0, day=6, num_requests=9, target=target(dtype="bfloat16")),
         *campaign(200.0, day=3, num_requests=5, domain="chat"),
         *campaign(190.0, day=4, num_requests=6, drafted=eagle3(3)),
         *campaign(
@@ -30,5 +31,5 @@ def test_only_the_same_arm_of_the_same_weights_is_a_replication(monkeypatch, tmp
         ),
     ]  # fmt: skip
     found = replication.speedups(best, shown, [*shown, *others])
-    assert found["speedup"].tolist() == [pytest.approx(2.5)]
+    assert found["speedup"].tolist() == pytest.approx([2.5, 2.4])
     assert replication.speedups(best, shown, shown).empty

@@ -46,11 +46,10 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Target:
 
 @pytest.fixture(autouse=True)
 def _servers_of_few_processes_and_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """vLLM's CPU build refuses IN_THE_CORE without the first. A thread that waits for another spins, and
-    other tests want the processor: with two, a step costs four times as much. Numba's pool sets both alike.
+    """vLLM's CPU build refuses IN_THE_CORE without the first. Numba's pool, which ngram starts, would raise
+    OpenMP's threads to its own: with two, a step costs four times as much beside other tests.
     """
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("NUMBA_NUM_THREADS", "1")
 
 

@@ -13,7 +13,10 @@ from specbook.records.run_set import RunSet
 
 
 def speedups(best: pd.Series, shown: Iterable[RunRecord], recorded: Iterable[RunRecord]) -> pd.DataFrame:
-    """Rows of `speedups` of the arm, load, domain and weights of `best`, in `recorded` but not in `shown`."""
+    """Rows of `speedups` of the arm, load, domain and weights of `best`, in `recorded` but not in `shown`.
+
+    Their precision may be another: a machine of another kind has the one that is fast there.
+    """
     runs = {run.run_id: run for run in shown}
     weights: dict[str, str] = {}
     for run_id in best["records"]:
@@ -21,7 +24,7 @@ def speedups(best: pd.Series, shown: Iterable[RunRecord], recorded: Iterable[Run
     same = [
         run for run in recorded
         if run.run_id not in runs and run.point.load.label == best["load"]
-        and run.point.traffic.domain == best["domain"] and run.point.target.dtype == best["dtype"]
+        and run.point.traffic.domain == best["domain"]
         and run.provenance.weights_sha256.items() <= weights.items()
     ]  # fmt: skip
     table = speedup.speedups(same)

@@ -20,6 +20,7 @@ from specbook.report import break_even_page, engine_tables, executed_pages, tabl
 from specbook.report.figures import speedup_figures, style
 from specbook.report.provenance_line import credit
 from specbook.report.text import answers_text
+from specbook.stats.estimate import Estimate
 from specbook.suggestions import listed
 
 BEGIN, END = "<!-- headline: written by `specbook readme`, from records -->", "<!-- /headline -->"
@@ -94,10 +95,12 @@ def answer(best: pd.DataFrame, runs: Sequence[RunRecord]) -> str:
     speeds = answers_text.speculation(best, speedup.best_over_domains(runs))
     top = best.loc[best["speedup"].idxmax()]
     elsewhere = replication.speedups(top, runs, RunSet(records.load()))
-    dates = {run.run_id: run.started_at[:10] for run in records.load()}
+    every = {run.run_id: run for run in records.load()}
     each = [
-        f"{row.estimate.format('×')}, on {dates[row.records[0]]} (`{row.hardware}`)"
+        f"{row.estimate.format('×')}, in {run.point.target.dtype} on {run.started_at[:10]} (`{row.hardware}`)"
+        f"{_inside(row.estimate, top['estimate'])}"
         for row in elsewhere.itertuples()
+        for run in [every[row.records[0]]]
     ]
     again = [f"Measured again, {top['label']} on {top['domain']} gave {listed(each)}."] * bool(each)
     targets = {run.point.target.name for run in runs}
@@ -109,6 +112,13 @@ def answer(best: pd.DataFrame, runs: Sequence[RunRecord]) -> str:
         else []
     )
     return "\n\n".join([speeds, *[BEST_CASE] * pocket, *again, *_loops(best, runs), *typical])
+
+
+def _inside(again: Estimate, first: Estimate) -> str:
+    """Whether what was measured again lies in the interval that the answer quotes."""
+    if first.low is None or first.high is None:
+        return ""
+    return f", {'inside' if first.low <= again.value <= first.high else 'outside'} the interval above"
 
 
 def _typical(runs: RunSet) -> list[str]:

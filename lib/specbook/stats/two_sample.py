@@ -76,7 +76,6 @@ def _statistics(
     """[1 + permutations] the statistic of one prompt: as sampled, then with its answers dealt out anew."""
     sides = np.tile(np.arange(len(table)) < first, (1 + permutations, 1))
     sides[1:] = rng.permuted(sides[1:], axis=1)
-    counts = table.sum(axis=0)
-    inside = sides.astype(np.float32) @ table
-    apart = inside / first - (counts - inside) / (len(table) - first)
-    return (apart**2).sum(axis=1, dtype=np.float64)
+    weights = np.where(sides, 1 / first, -1 / (len(table) - first))
+    shared = (table @ table.T).astype(np.float64)  # by each two answers: far smaller than the table
+    return np.einsum("pi,pi->p", weights @ shared, weights)
