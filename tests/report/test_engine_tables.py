@@ -52,7 +52,7 @@ def test_a_faster_engine_that_gains_less_is_told_so():
         assert ", less |" not in own
         assert [", less |" in line for line in others] == [True, True]
     assert len(rows(page, "batch 8", "mt-bench")) == 9  # three targets without a draft and with either
-    assert len(rows(page, "batch 32", "mt-bench")) == 3  # without a draft
+    assert len(rows(page, "batch 32", "mt-bench")) == 6  # without a draft and with ngram
     assert page.count("itself, started again") == 9
     assert "simulated · cpu-simulated-2c" in page
 
