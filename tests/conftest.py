@@ -5,7 +5,9 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from filelock import FileLock, Timeout
 
+from specbook import paths
 from tools import pytest_terminal_summary
 
 __all__ = ["pytest_terminal_summary"]
@@ -33,6 +35,19 @@ LONGEST = (
     "test_surroundings", "campaigns", "test_build", "deploy", "test_server",
 )  # fmt: skip
 """Groups that take minutes. They begin first, on different workers, and what is quick fills the end."""
+
+
+def pytest_sessionstart() -> None:
+    """Tests would take the processor from a campaign that measures on this machine."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    try:
+        with FileLock(paths.machine_lock(), blocking=False, mode=0o666):
+            pass
+    except Timeout:
+        pytest.exit("a measurement runs on this machine, and tests would spoil it: wait for it", returncode=1)
+    except OSError:  # the campaign says what is wrong with it
+        pass
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
