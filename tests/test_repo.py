@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tools import git
+from tools import ROOT, git
 
-ROOT = Path(__file__).parents[1]
 LIB = ROOT / "lib" / "specbook"
 MACHINE = re.compile(r"(?<![\w.~/<}-])/(?:work|root|home|tmp)/[\w.]")
 INDEX = re.compile(

@@ -94,8 +94,9 @@ def answer(best: pd.DataFrame, runs: Sequence[RunRecord]) -> str:
     """The chapter's answer, and what its largest number was when other campaigns measured it."""
     speeds = answers_text.speculation(best, speedup.best_over_domains(runs))
     top = best.loc[best["speedup"].idxmax()]
-    elsewhere = replication.speedups(top, runs, RunSet(records.load()))
-    every = {run.run_id: run for run in records.load()}
+    recorded = RunSet(records.load())
+    elsewhere = replication.speedups(top, runs, recorded)
+    every = {run.run_id: run for run in recorded}
     each = [
         f"{row.estimate.format('×')}, in {run.point.target.dtype} on {run.started_at[:10]} (`{row.hardware}`)"
         f"{_inside(row.estimate, top['estimate'])}"
