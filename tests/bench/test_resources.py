@@ -41,10 +41,11 @@ def test_closed_loops_with_too_few_requests_are_named():
 
 
 @pytest.mark.parametrize("hardware", config.hardwares())
-def test_every_quick_plan_asks_for_full_batches(hardware):
+@pytest.mark.parametrize("group", config.GROUPS)
+def test_every_plan_asks_for_full_batches(hardware, group):
     names = config.chapters(["all", "appendix"], hardware)
-    quick = [name for name in names if "quick" in config.read_file(config.file(name, hardware))]
-    points = [point for name in quick for point in config.load(name, hardware, "quick").points()]
+    own = [name for name in names if group in config.read_file(config.file(name, hardware))]
+    points = [point for name in own for point in config.load(name, hardware, group).points()]
     assert points
     assert resources.few_requests(points) is None
 
