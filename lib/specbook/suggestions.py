@@ -43,7 +43,7 @@ def explain(error: ValidationError, model: type[BaseModel], beside: Iterable[str
     message = f"{where}: {first['msg']}" if where else first["msg"]
     if first["type"] == "extra_forbidden":
         return message + near(first["loc"][-1], [*_model_at(model, first["loc"]).model_fields, *beside])
-    return f"{message}, got {first['input']!r}"
+    return f"{message}, got {first['input']!r}" if where else message  # a whole plan says nothing
 
 
 def _model_at(model: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:

@@ -1,5 +1,6 @@
 """Chapters that are no single sweep: parts with a cluster's context, and prices on what others measured."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,13 @@ def test_context_changes_no_experiment_key():
         for given in ({}, {"context": "kind-kind"})
     }
     assert len(keys) == 1
+
+
+def test_sweeps_share_a_baseline_and_no_arm():
+    body = yaml.safe_load(config.file("appendix_engines", "cpu").read_text())
+    *_, once = body["full"]["sweeps"]
+    made = partial(config.build, "appendix_engines", hardware="cpu", group="full", overrides={})
+    assert made(body).points()
+    body["full"]["sweeps"].append(once)
+    with pytest.raises(ConfigError, match=r"EAGLE-3 K=2 \(compiled\) at batch 32: name it once$"):
+        made(body)

@@ -1,5 +1,6 @@
 """Chapters that are no single sweep: several sweeps and experiments of other kinds, or a price on others."""
 
+from collections import Counter
 from collections.abc import Collection
 from typing import Self
 
@@ -49,9 +50,11 @@ class Chapter(AnyPlan):
 
     @model_validator(mode="after")
     def _asks_once(self) -> Self:
-        keys = [part.key for part in (*self.points(), *self.experiments)]
-        if len(set(keys)) < len(keys):
-            raise ValueError("two sweeps or experiments ask for the same thing: name it once")
+        arms = [point for point in self.points() if point.speculation]  # baselines may be shared
+        keys = Counter(part.key for part in (*arms, *self.experiments))
+        if twice := [part for part in (*arms, *self.experiments) if keys[part.key] > 1]:
+            what = getattr(twice[0], "title", None) or f"{twice[0].arm} at {twice[0].load.label}"
+            raise ValueError(f"two sweeps or experiments ask for the same thing, {what}: name it once")
         return self
 
     def parts(self) -> list[Plan]:
