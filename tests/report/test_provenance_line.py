@@ -15,6 +15,7 @@ from specbook.report.provenance_line import credit, credit_experiments, provenan
 PLAIN = (
     "Partial", "Another machine", "One restart", "Disturbed", "Older weights", "Older prompts",
     "Past their training", "Uncommitted changes", "Not full", "Prompts", "Sampling",
+    "Hosts apart", "Capped",
 )  # fmt: skip
 
 
@@ -39,6 +40,31 @@ def test_machine_date_plan_n_and_source(world):
     )
     assert "3 restarts an arm on at least 1 host, replayed from records." in text
     assert "measured for this page" in told(world, source="hardware")[0]
+
+
+def test_a_slow_host_among_the_rounds_is_told(world):
+    runs = records.replay(world, synthetic.HARDWARE.id)
+
+    def on(host, gflops):
+        """What restart 2 would have been on that host."""
+        where = runs[0].hardware.model_copy(update={"host": host, "peak_flops_per_s": 1e9 * gflops})
+        usual = where.model_copy(update={"host": "a" * 12, "peak_flops_per_s": 150e9})
+        return [r.model_copy(update={"hardware": where if r.point.restart == 2 else usual}) for r in runs]
+
+    slow, text = on("b" * 12, 50), "2 hosts have measured peaks of 50 to 150 GFLOP/s"
+    assert text in told(world, slow)[0]
+    assert "3 restarts an arm on 2 hosts" in credit(slow)
+    assert "Hosts apart" not in told(world, on("b" * 12, 140))[1]
+    assert "Hosts apart" not in told(world, on("a" * 12, 50))[1]  # one host, and its neighbours were busy
+
+
+def test_answers_that_the_cap_ended_are_told(world):
+    assert "Capped" not in told(world)[1]
+    short = config.load("02_eagle3", "cpu", "full", restarts=3, domains=["json"], max_tokens=16)
+    synthetic.write(short)
+    text, warned = told(short)
+    assert "Capped" in warned
+    assert "in 3 of 3 combinations of load and traffic" in text
 
 
 def test_engines_are_named_once_and_only_where_known(world):

@@ -1,6 +1,7 @@
 """Whose numbers a page or a figure shows: machine, date, n, and what is missing."""
 
 from collections.abc import Iterable, Sequence
+from statistics import median
 
 from specbook.analysis import summaries
 from specbook.bench import plan_notes, provenance
@@ -10,12 +11,15 @@ from specbook.records.experiment import ExperimentRecord
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
 from specbook.report.text import count, percent
+from specbook.stats import windows
 from specbook.stats.ratios import MIN_INTERVAL
 from specbook.stats.shape import TargetShape
 from specbook.suggestions import listed
 
-FULL = 0.95
-"""Share of a batch's slots that must be taken on average for its window to be of that batch."""
+APART = 1.5
+"""Two hosts whose measured peaks have this ratio are two kinds of machine, whatever their names are."""
+MOST = 0.5
+"""Share of a cell's answers from which on the output cap, and not the model, says how long they are."""
 
 
 def provenance_line(plan: Plan, runs: Sequence[RunRecord], source: Source) -> str:
@@ -56,19 +60,57 @@ def _restarts(runs: Sequence[RunRecord]) -> str:
     return count(len({run.point.restart for run in runs}), "restart") + " an arm"
 
 
+def _on_hosts(runs: Sequence[RunRecord]) -> str:
+    """` on 2 hosts`; empty for one, and where records do not name theirs."""
+    hosts = {run.hardware.host for run in runs} - {None}
+    return f" on {len(hosts)} hosts" if len(hosts) > 1 else ""
+
+
+def of_windows(runs: Sequence[RunRecord]) -> list[str]:
+    """What a reader must know of the windows, wherever their numbers stand."""
+    return [*filter(None, [_hosts_apart(runs), _capped(runs), _not_full(runs)])]
+
+
+def _hosts_apart(runs: Sequence[RunRecord]) -> str | None:
+    """Where the rounds are of hosts of one name and different speeds."""
+    peaks: dict[str | None, list[float]] = {}
+    for run in runs:
+        if run.hardware.peak_flops_per_s:
+            peaks.setdefault(run.hardware.host, []).append(run.hardware.peak_flops_per_s)
+    medians = sorted(1e-9 * median(own) for own in peaks.values())
+    if len(medians) < 2 or medians[-1] < APART * medians[0]:
+        return None
+    return (
+        f"**Hosts apart:** the {len(medians)} hosts have measured peaks of {medians[0]:.0f} to "
+        f"{medians[-1]:.0f} GFLOP/s. Each ratio is of one round on one host; times and tokens/s mix hosts."
+    )
+
+
+def _capped(runs: Sequence[RunRecord]) -> str | None:
+    """Where most answers have the length of the cap."""
+    cells = summaries.loops(RunSet.of(runs))
+    capped = int((cells["capped"] > MOST).sum())
+    if not capped:
+        return None
+    return (
+        f"**Capped:** in {capped} of {len(cells)} combinations of load and traffic the output cap ended most "
+        "answers, so that they are as long as the cap."
+    )
+
+
 def _not_full(runs: Sequence[RunRecord]) -> str | None:
     """What to say of closed loops whose slots were not all taken; at batch 1 there is one slot."""
     loops = summaries.concurrency(RunSet.of(runs).closed)
     several = loops[loops["asked"] > 1]
-    short = several[several["share"] < FULL]
+    short = several[several["share"] < windows.FULL]
     if short.empty:
         return None
     least = short.groupby("asked")["share"].mean()
     means = listed(f"{percent(share)} of {asked:g}" for asked, share in least.items())
     return (
         f"**Not full:** in {len(short)} of {len(several)} windows of more than one request fewer than "
-        f"{percent(FULL)} of the slots were taken, on average {means}. They are of whole runs, from the "
-        "first wave to the drain; a batch here is the number of slots, not of requests in flight."
+        f"{percent(windows.FULL)} of the slots were taken, on average {means}. They are of whole runs, from "
+        "the first wave to the drain; a batch here is the number of slots, not of requests in flight."
     )
 
 
@@ -96,7 +138,7 @@ def _warnings(plan: Plan, runs: Sequence[RunRecord]) -> list[str]:
         f"**Prompts:** {'; '.join(prompts)}.": bool(prompts),
         f"**Sampling:** {'; '.join(sampling)}.": bool(sampling),
     }  # fmt: skip
-    return [*(text for text, holds in warnings.items() if holds), *filter(None, [_not_full(runs)])]
+    return [*(text for text, holds in warnings.items() if holds), *of_windows(runs)]
 
 
 def _prompt_notes(plan: Plan, runs: Sequence[RunRecord]) -> list[str]:
@@ -157,7 +199,7 @@ def credit(runs: Iterable[RunRecord], also: str = "") -> str:
         return "nothing measured"
     models = sorted({f"{run.point.target.name} {run.point.target.dtype}" for run in runs})
     few = ": no intervals" if len({run.point.restart for run in runs}) < MIN_INTERVAL else ""
-    return _credit(runs, [", ".join(models), _restarts(runs) + few], also)
+    return _credit(runs, [", ".join(models), _restarts(runs) + _on_hosts(runs) + few], also)
 
 
 def credit_experiments(results: Iterable[tuple[ExperimentRecord, object]], also: str = "") -> str:

@@ -93,6 +93,7 @@ def overview(table: pd.DataFrame, named: bool = False) -> pd.DataFrame:
         for row in table.itertuples()
     ]
     wide = table.assign(cell=cells).pivot(index="domain", columns="load", values="cell")
+    wide = wide.fillna("not measured")
     return wide.loc[list(dict.fromkeys(table["domain"])), list(dict.fromkeys(table["load"]))]
 
 
@@ -268,13 +269,19 @@ def same(checks: Iterable[LosslessRecord]) -> list[pd.DataFrame]:
          "largest margin": _margin(parted), "p": p}
         for check in fullest(checks)
         for arm, same, parted, p in (
-            (check.speculation.label, check.equality, check.divergences, f"{check.p_value():.2g}"),
+            (_drafted(check), check.equality, check.divergences, f"{check.p_value():.2g}"),
             (f"control: {MODE}", check.control, check.control_divergences, ""),
             (f"control: {AGAIN}", check.repeat, check.repeat_divergences, ""),
         )
         if same is not None
     ]  # fmt: skip
     return [pd.DataFrame(rows).set_index(["precision", "arm"])] if rows else []
+
+
+def _drafted(check: LosslessRecord) -> str:
+    """The arm, and that its code was not its commit's where it was not."""
+    dirty = any(origin.git_dirty for origin in check.provenance.values())
+    return check.speculation.label + " (uncommitted changes)" * dirty
 
 
 def right(checks: Iterable[LosslessRecord]) -> list[pd.DataFrame]:
