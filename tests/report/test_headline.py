@@ -85,6 +85,8 @@ def test_the_typical_case_stands_beside_the_best_case(tmp_path, runs, monkeypatc
         synthetic.write(sweep)
     path = readme(tmp_path)
     headline.write_readme(runs, path, tmp_path / "headline.png")
-    said = re.search(r"The typical case is a public model, smollm2-135m, .*", path.read_text())
-    at_one = r"at batch 1 .*\d× \[.*\] on humaneval \(\S+ K=\d\).* in the median"
-    assert re.search(at_one + r"; at batch 8 [\d.]+× \[[^;]*\] on sharegpt \([^;]*\)\.", said[0])
+    cases = [line for line in path.read_text().splitlines() if re.match(r"\| (best|typical) case,", line)]
+    assert len(cases) == 5
+    best, typical = cases[0], cases[3]
+    assert re.search(r"(\| \d\.\d\d× \(no interval\) \w+ \(\S+ K=\d\) +){2}", best)
+    assert re.search(r"\| \d\.\d\d× \[.*?\] \S+ \(\S+ K=\d\) +\| [\d.]+× \[.*\] sharegpt ", typical)

@@ -4,7 +4,7 @@ Glue does not carry figures across pages, and numbers typed into `index.md` woul
 beside the executed notebooks, and the page includes them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -46,8 +46,18 @@ TABLE = (
 MANY = 0.25
 """Share of the tokens in looping answers from which on the headline says what is left without them."""
 BEST_CASE = (
-    "It is the best case: a small model of this project's own, and drafts that were trained on the same "
+    "This is the best case: a small model of this project's own, and drafts that were trained on the same "
     "kinds of traffic, for `json` and `math` on the same templates."
+)
+
+TYPICAL = (
+    "The typical case is a public model, {target}, on public prompts (chapter 9): its speed-up of decoding, "
+    "without answers that repeat themselves. Each kind of traffic has the method that suits it, picked "
+    "afterwards. Below 1 the server is slower with a draft than without."
+)
+LOOPS = (
+    "A draft guesses text that repeats itself best. So the speed-up of decoding is given twice where such "
+    "answers hold more than a quarter of the tokens: with them, and without."
 )
 
 PUBLIC = ("09_public", "cpu")
@@ -105,14 +115,12 @@ def answer(best: pd.DataFrame, runs: Sequence[RunRecord]) -> str:
     ]
     again = [f"Measured again, {top['label']} on {top['domain']} gave {listed(each)}."] * bool(each)
     targets = {run.point.target.name for run in runs}
-    pocket = all(name.startswith("pocket-") for name in targets)
-    front = targets == {"pocket-dense"}
-    typical = (
-        [*_typical(records.of_chapter(*PUBLIC)), *break_even_page.front(), *engine_tables.faster_baseline()]
-        if front
-        else []
-    )
-    return "\n\n".join([speeds, *[BEST_CASE] * pocket, *again, *_loops(best, runs), *typical])
+    pocket = [BEST_CASE] * all(name.startswith("pocket-") for name in targets)
+    cases, others = [], []
+    if targets == {"pocket-dense"}:
+        cases = _cases(best, runs, records.of_chapter(*PUBLIC))
+        others = [*break_even_page.front(), *engine_tables.faster_baseline()]
+    return "\n\n".join([*pocket, speeds, *cases, *again, *_loops(best, runs), *others])
 
 
 def _inside(again: Estimate, first: Estimate) -> str:
@@ -122,40 +130,43 @@ def _inside(again: Estimate, first: Estimate) -> str:
     return f", {'inside' if first.low <= again.value <= first.high else 'outside'} the interval above"
 
 
-def _typical(runs: RunSet) -> list[str]:
-    """What a public model reaches on public prompts, looping answers left out, with what suits each set."""
-    if not runs or (best := speedup.best_k(runs, by=("load", "domain"))).empty:
+def _cases(best: pd.DataFrame, runs: Sequence[RunRecord], public: RunSet) -> list[str]:
+    """This project's own model and a public one side by side; nothing where no public one was measured."""
+    if not public or (theirs := speedup.best_k(public, by=("load", "domain"))).empty:
         return []
-    table = speedup.beside_loops(runs, best).dropna(subset="without")
+    table = speedup.beside_loops(public, theirs).dropna(subset="without")
     if table.empty:
         return []
-    suited = speedup.fastest(table.assign(speedup=[one.value for one in table["without"]]))
-    each = [_at_one_load(load, rows) for load, rows in suited.groupby("load", sort=False)]
-    return [
-        f"The typical case is a public model, {runs[0].point.target.name}, on public prompts (chapter 9), "
-        "without answers that repeat themselves and with the method that suits each set. Times the speed of "
-        f"decoding without speculation, it reaches {'; '.join(each)}."
+    typical = table.assign(estimate=table["without"], speedup=[one.value for one in table["without"]])
+    single = [
+        (row.load, f"{row.estimate.span('×')} ({row.method} K={row.num_speculative_tokens})")
+        for row in speedup.best_over_domains(runs).itertuples()
     ]
+    lines = {
+        "best case, fastest traffic": _ends(best, pd.Series.idxmax),
+        "best case, slowest traffic": _ends(best, pd.Series.idxmin),
+        "best case, one setting for all traffic": dict(single),
+        "typical case, fastest traffic": _ends(typical, pd.Series.idxmax),
+        "typical case, slowest traffic": _ends(typical, pd.Series.idxmin),
+    }
+    beside = pd.DataFrame(lines).T.fillna("not measured").rename_axis("speed-up").reset_index()
+    return [TYPICAL.format(target=public[0].point.target.name), tables.markdown(beside)]
 
 
-def _at_one_load(load: str, suited: pd.DataFrame) -> str:
-    each = [f"{row.without.span('×')} on {row.domain} ({row.label})" for row in suited.itertuples()]
-    median = f", {suited['speedup'].median():.2f}× in the median" if len(each) > 1 else ""
-    return f"at {load} {listed(each)}{median}"
+def _ends(table: pd.DataFrame, end: Callable[[pd.Series], int]) -> dict[str, str]:
+    """By load: one kind of traffic, with the method that suits it."""
+    suited = speedup.fastest(table).groupby("load", sort=False)["speedup"].agg(end)
+    return {
+        row.load: f"{row.estimate.span('×')} {row.domain} ({row.label})"
+        for row in table.loc[suited].itertuples()
+    }
 
 
 def _loops(best: pd.DataFrame, runs: Sequence[RunRecord]) -> list[str]:
     """What is left of the speed-up where answers that repeat themselves hold many of the tokens."""
-    table = speedup.beside_loops(runs, speedup.fastest(best))
-    each = [
-        f"{row.every.value:.2f}× becomes {row.without.span('×')} for {row.label} on {row.domain}, {row.load}"
-        for row in table[table["loop_tokens"] > MANY].itertuples()
-        if row.without is not None
-    ]
-    opening = (
-        "Without the answers that repeat themselves until the cap, the speed-up of decoding alone changes"
-    )
-    return [f"{opening}: {listed(each)}."] if each else []
+    table = speedup.beside_loops(runs, speedup.fastest(best)).dropna(subset="without")
+    many = table[table["loop_tokens"] > MANY]
+    return [LOOPS, tables.markdown(tables.beside_loops(many).reset_index())] if len(many) else []
 
 
 def _several(best: pd.DataFrame) -> bool:
