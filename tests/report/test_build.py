@@ -89,6 +89,16 @@ def test_internal_links_and_images_resolve(html):
                 assert unquote(parts.fragment) in read(target).ids, f"{page.name}: {link}"
 
 
+def test_a_shared_link_shows_title_and_figure(html):
+    titles = {}
+    for page in (html / "book" / "index.html", html / "book" / "executed" / "02_eagle3.html"):
+        shown = dict(re.findall(r'<meta property="og:(\w+)" content="([^"]*)"', page.read_text()))
+        assert (page.parent / shown["image"]).is_file()
+        titles[page.stem] = shown["title"]
+    assert "EAGLE-3" in titles["02_eagle3"]
+    assert titles["index"] != titles["02_eagle3"]
+
+
 def test_nothing_is_loaded_from_elsewhere(html):
     for page in pages(html):
         elsewhere = [link for link in read(page).loaded if urlsplit(link).netloc]
