@@ -203,14 +203,14 @@ def test_without_a_schedule_or_a_fixed_k_nothing_is_beside():
         assert schedule.beside_fixed(runs(ratios, draft=or_scheduled)).empty
 
 
-def test_the_answer_names_the_least_sure_batches():
+def test_the_answer_names_the_batches_of_the_lowest_bounds():
     ratios = {1: {5: 1.6, SCHEDULED: 1.6}, 8: {5: 0.9, SCHEDULED: 0.97}}
     measured = runs(ratios, draft=or_scheduled)
     beside = schedule.beside_fixed(measured)
     chosen = schedule.schedules(schedule.measured(measured), 32)
     said = schedule_text.answer(chosen, "K=5", beside, {"rows": {"EAGLE-3 K=5": beside["over_none"][1]}})
     assert "EAGLE-3 drafts 5 tokens at batch 1, nothing at batch 2 to 8 and nothing at batch 9 to 32" in said
-    assert "On a server, K=5 is least sure to be as fast as no speculation at batch 8, at **0.97× [" in said
+    assert "On a server, K=5 has its lowest bound against no speculation at batch 8, at **0.97× [" in said
     assert "best fixed K of each batch at batch 1, at **1.00× [" in said
     assert "the mean time of an answer is:\n\n- with rows **0.97× [" in said
     assert said.endswith("** that of EAGLE-3 K=5, n=3 restarts × 4 prompts")

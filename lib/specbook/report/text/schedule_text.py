@@ -68,8 +68,8 @@ def answer(
     said = [f"By the records, {one.method} drafts {_drafted(one)}." for one in chosen[:1]]
     if len(beside):
         said.append(
-            f"On a server, {tried} is least sure to be as fast as no speculation "
-            f"{_least(beside, 'over_none')}, and as the best fixed K of each batch "
+            f"On a server, {tried} has its lowest bound against no speculation "
+            f"{_least(beside, 'over_none')}, and against the best fixed K of each batch "
             f"{_least(beside, 'over_best')}, n={beside['over_none'].iloc[0].counted}."
         )
     days = []
