@@ -118,7 +118,9 @@ def test_slots_that_rest_are_no_full_window():
     load = Load(concurrency=2, num_requests=16, num_warmups=0)
     said = books.not_full(loop(16, 2, idle_s=0.2), load)
     assert re.match(r"1\.\d of 2 requests were in flight .* no batch of 2\. To fix: leave", said)
-    assert "outlasted all other requests" in books.not_full(loop(2, 2), load)
+    said = books.not_full(loop(2, 2), load)
+    assert "outlasted all other requests" in said
+    assert said.endswith("raise num_requests to 32")
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,13 @@
 """What to know of a plan is said before it is measured, wherever it is measured from."""
 
 import json
+import re
 
+import numpy as np
 import pytest
 
-from specbook import config
+import synthetic
+from specbook import config, records
 from specbook.bench import campaign, plan_notes
 
 PICTURE = {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}
@@ -52,6 +55,20 @@ def test_prompts_that_are_too_long_are_said(traffic, capsys):
 def test_a_head_past_its_training_is_said(capsys):
     plan_notes.say([config.load("02_eagle3", "cpu", "full")])
     assert "warning: EAGLE-3 K=8 for pocket-dense" in capsys.readouterr().err
+
+
+def test_a_cap_below_what_answers_had_is_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
+    wide = config.load("02_eagle3", "cpu", "quick", domains=["json"])
+    synthetic.write(wide)
+    plan_notes.say([wide])
+    assert "max_tokens" not in capsys.readouterr().err
+    plan_notes.say([wide.model_copy(update={"max_tokens": 16})])
+    said = [line for line in capsys.readouterr().err.splitlines() if "max_tokens 16 ends most" in line]
+    assert len(said) == 1
+    lengths = [records.requests(run)["output_tokens"].quantile(0.9) for run in records.load()]
+    had = int(re.search(r"nine of ten had up to (\d+) tokens where 192 were allowed", said[0])[1])
+    assert had in np.round(lengths)
 
 
 @pytest.mark.parametrize(("source", "lines"), [("hardware", 2), ("records", 0)])

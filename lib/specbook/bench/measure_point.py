@@ -219,7 +219,10 @@ def not_full(table: pd.DataFrame, load: Load) -> str | None:
         return None
     mean = steady_figures(table, load).get("mean_concurrency")
     if mean is None:
-        return f"the first of {slots} slots outlasted all other requests. To fix: raise num_requests"
+        return (
+            f"the first of {slots} slots outlasted all other requests: the window is shorter than an answer. "
+            f"To fix: raise num_requests to {2 * load.num_requests}"
+        )
     if mean >= windows.FULL * slots:
         return None
     return (

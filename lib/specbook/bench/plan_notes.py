@@ -1,15 +1,17 @@
 """What to know of a plan's models and prompts: said before it is measured, and on its page."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import starmap
 from pathlib import Path
 
-from specbook import console, paths
+from specbook import console, paths, records
 from specbook.config import Plan, prompt_files
 from specbook.config.prompt_files import Prompt
 from specbook.config.schema import Target, Traffic, resolve_model
 from specbook.engine import preflight
 from specbook.errors import ConfigError
+from specbook.records.run import RunRecord
 
 
 def of_sampling(sampled: Iterable[tuple[Target, float]]) -> list[str]:
@@ -31,12 +33,40 @@ def of_lengths(sweeps: Iterable[Plan]) -> list[str]:
     return list(dict.fromkeys(filter(None, map(too_long, sweeps))))
 
 
+def of_caps(sweeps: Iterable[Plan]) -> list[str]:
+    """Where records of a larger cap say that `max_tokens` ends most answers, and which cap would not."""
+    runs = [run for run in records.load() if run.status == "ok" and run.point.speculation is None]
+    asked = ((plan.target, traffic) for plan in sweeps for traffic in plan.traffic())
+    return list(dict.fromkeys(filter(None, starmap(partial(_capped, runs), asked))))
+
+
+def _capped(runs: Sequence[RunRecord], target: Target, traffic: Traffic) -> str | None:
+    alike = [run for run in runs if _asked_the_same(run, target, traffic)]
+    longest = max(alike, key=lambda run: run.point.traffic.max_tokens, default=None)
+    if longest is None or (allowed := longest.point.traffic.max_tokens) <= traffic.max_tokens:
+        return None
+    tokens = records.requests(longest)["output_tokens"]
+    if tokens.median() <= traffic.max_tokens:
+        return None
+    return (
+        f"max_tokens {traffic.max_tokens} ends most answers of {target.name} to {traffic.domain}: nine of "
+        f"ten had up to {tokens.quantile(0.9):.0f} tokens where {allowed} were allowed"
+    )
+
+
+def _asked_the_same(run: RunRecord, target: Target, traffic: Traffic) -> bool:
+    asked = run.point.traffic
+    return run.point.target.model == target.model and (asked.domain, asked.prompts, asked.temperature) == (
+        traffic.domain, traffic.prompts, traffic.temperature
+    )  # fmt: skip
+
+
 def say(sweeps: Sequence[Plan]) -> None:
     """Say all of these sweeps on stderr."""
     heads = starmap(preflight.past_training, (arm for sweep in sweeps for arm in sweep.arms()))
     notes = {
         "warning:": dict.fromkeys(filter(None, heads)),
-        "note:": of_sampling((sweep.target, sweep.temperature) for sweep in sweeps),
+        "note:": [*of_sampling((sweep.target, sweep.temperature) for sweep in sweeps), *of_caps(sweeps)],
         "prompts:": [*of_prompts(one for sweep in sweeps for one in sweep.traffic()), *of_lengths(sweeps)],
     }
     for label, texts in notes.items():
