@@ -29,16 +29,18 @@ def by_position(table: pd.DataFrame) -> list[Axes]:
     """Rows of `acceptance.by_domain` of one K and load: joint and conditional, by draft position."""
     axes = style.panels(2, share_y=True)
     for ax, name in zip(axes, ("joint", "conditional"), strict=True):
+        ends: dict[str, tuple[float, float]] = {}
         for domain in ordered(table["domain"]):
             (rates,) = table.loc[table["domain"] == domain, name]
             positions = np.arange(1, len(rates) + 1)
             ax.plot(positions, rates, **look(domain))
-        ax.set_xticks(positions)
-        ax.set_xlabel("draft position")
-        ax.set_ylim(0, 1.03)
+            ends[domain] = positions[-1], rates[-1]
+        ax.set(ylim=(0, 1.03), xlabel="draft position", xticks=positions)
+        style.name_lines(ax, ends)
     axes[0].set_title("joint: this one and all before it")
     axes[1].set_title("conditional: this one, given all before it")
-    return style.finish(axes, "share of drafts accepted")
+    axes[0].set_ylabel("share of drafts accepted")
+    return axes
 
 
 @styled
@@ -77,15 +79,18 @@ def _ceiling(ax: Axes, ks: np.ndarray) -> None:
 def length(table: pd.DataFrame) -> Axes:
     """Rows of `acceptance.by_domain` of one load: acceptance length against K, under its ceiling K + 1."""
     (ax,) = style.panels(1, height=3.8)
+    ends: dict[str, tuple[float, float]] = {}
     for domain in ordered(table["domain"]):
         cell = table[table["domain"] == domain].sort_values(K)
-        style.with_interval(ax, cell, K, ENDS, TOKENS, **look(domain))
+        style.with_interval(ax, cell, K, ENDS, TOKENS, **look(domain) | {"label": None})
+        ends[domain] = tuple(cell[[K, "length"]].iloc[-1])
     ticks = np.array(sorted(set(table[K])))
     _ceiling(ax, ticks)
     style.k_axis(ax, table)
     ax.set_ylim(1, max(ticks) + 1.2)
     ax.set_ylabel("tokens per verification step")
     ax.legend(loc="upper left")
+    style.name_lines(ax, ends)
     return ax
 
 
