@@ -1,5 +1,6 @@
 """What tests of every folder share."""
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -63,6 +64,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group(_group(item)))
         if item.get_closest_marker("engine"):
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: to look through it for garbage again and again would take minutes."""
+    gc.freeze()
 
 
 def _group(item: pytest.Item) -> str:
