@@ -12,8 +12,9 @@ def add(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: ob
     """Put both into a page's head; the figure's address is whole where `html.baseurl` is known."""
     base = app.config.html_baseurl.rstrip("/")
     picture = f"{base}/{PICTURE}" if base else context["pathto"](PICTURE, 1)
-    for name, value in {"title": context.get("title", ""), "image": picture}.items():
-        context["metatags"] += f'<meta property="og:{name}" content="{escape(value)}" />\n'
+    shown = {"title": context.get("title", ""), "image": picture}
+    tags = (f'<meta property="og:{name}" content="{escape(value)}" />\n' for name, value in shown.items())
+    context["metatags"] = context.get("metatags", "") + "".join(tags)  # the search page has none
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
