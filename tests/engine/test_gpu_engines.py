@@ -4,6 +4,7 @@ The pages have the names and labels that each writes (sources in their `engine.p
 """
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +57,11 @@ trtllm_spec_decode_drafted_tokens_created{engine_type="trtllm",model_name="m",to
 trtllm_spec_decode_accepted_tokens_total{engine_type="trtllm",model_name="m",token_position="0"} 120.0
 trtllm_spec_decode_accepted_tokens_total{engine_type="trtllm",model_name="m",token_position="1"} 90.0
 """
+DATA = Path(__file__).parents[1] / "data"
+ARGUMENTS = {
+    "sglang": DATA / "sglang-arguments.txt", "tensorrt_llm": DATA / "trtllm-arguments.txt",
+}  # fmt: skip
+"""What each takes, by its own source; the first line of each file says which."""
 PAGES = {"sglang": OF_SGLANG, "tensorrt_llm": OF_TRTLLM + POSITIONS}
 TARGET = Target(name="t", model="org/t", max_model_len=4096, max_num_seqs=16, tensor_parallel_size=2)
 EAGLE3 = Speculation(method="eagle3", model="org/head", num_speculative_tokens=5)
@@ -111,11 +117,14 @@ def test_trtllm_is_told_what_the_plan_says():
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_profile_has_a_command_line(name):
-    served = 0
+    served, taken = 0, set(ARGUMENTS[name].read_text().splitlines())
     for profile in PROFILES:
         its = engine.of(profile.target.model_copy(update={"engine": name}))
         if profile.speculation is None or its.knows(profile.speculation.drafting):
-            line = " ".join(its.command(profile.target, profile.speculation, 8000))
+            command = its.command(profile.target, profile.speculation, 8000)
+            own = set(command) - set(profile.target.extra_args)  # what it adds of its own accord
+            assert {one.partition("=")[0] for one in own if one.startswith("--")} <= taken
+            line = " ".join(command)
             assert profile.target.model in line
             assert profile.speculation is None or profile.speculation.model in line
             served += 1
