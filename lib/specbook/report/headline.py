@@ -45,8 +45,8 @@ TABLE = (
 MANY = 0.25
 """Share of the tokens in looping answers from which on the headline says what is left without them."""
 BEST_CASE = (
-    "This is the best case: a small model of this project's own, and drafts that were trained on the same "
-    "kinds of traffic, for `json` and `math` on the same templates."
+    "The answer is of the best case: a small model of this project's own, and drafts that were trained on "
+    "the same kinds of traffic, for `json` and `math` on the same templates."
 )
 
 TYPICAL = (
