@@ -51,9 +51,11 @@ class Chapter(AnyPlan):
     @model_validator(mode="after")
     def _asks_once(self) -> Self:
         arms = [point for point in self.points() if point.speculation]  # baselines may be shared
-        keys = Counter(part.key for part in (*arms, *self.experiments))
-        if twice := [part for part in (*arms, *self.experiments) if keys[part.key] > 1]:
-            what = getattr(twice[0], "title", None) or f"{twice[0].arm} at {twice[0].load.label}"
+        parts = [*arms, *self.experiments]
+        keys = Counter(part.key for part in parts)
+        if twice := [part for part in parts if keys[part.key] > 1]:
+            one = twice[0]
+            what = one.title if isinstance(one, Experiment) else f"{one.arm} at {one.load.label}"
             raise ValueError(f"two sweeps or experiments ask for the same thing, {what}: name it once")
         return self
 

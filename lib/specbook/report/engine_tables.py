@@ -11,7 +11,7 @@ from specbook.config.schema import Target
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
 from specbook.report import executed_pages
-from specbook.report.provenance_line import credit, of_windows, served_by
+from specbook.report.provenance_line import credit, served_by, window_warnings
 from specbook.report.tables import markdown
 from specbook.stats.estimate import Estimate
 from specbook.suggestions import listed
@@ -39,7 +39,7 @@ def render(runs: RunSet) -> str:
         _steps(engines.steps(runs), names), _answers(engines.agreement(runs), names),
     ]  # fmt: skip
     shown = [markdown(table) for table in tables if len(table)]  # a campaign may have been broken off
-    return "\n\n".join([*shown, credit(runs, served_by(runs)), *of_windows(runs)]) + "\n"
+    return "\n\n".join([*shown, credit(runs, served_by(runs)), *window_warnings(runs)]) + "\n"
 
 
 def faster_baseline() -> list[str]:

@@ -66,13 +66,13 @@ def _on_hosts(runs: Sequence[RunRecord]) -> str:
     return f" on {len(hosts)} hosts" if len(hosts) > 1 else ""
 
 
-def of_windows(runs: Sequence[RunRecord]) -> list[str]:
-    """What a reader must know of the windows, wherever their numbers stand."""
+def window_warnings(runs: Sequence[RunRecord]) -> list[str]:
+    """Warnings about the windows: hosts of different speed, capped answers, slots that were not taken."""
     return [*filter(None, [_hosts_apart(runs), _capped(runs), _not_full(runs)])]
 
 
 def _hosts_apart(runs: Sequence[RunRecord]) -> str | None:
-    """Where the rounds are of hosts of one name and different speeds."""
+    """Warning that hosts of one machine id differ in measured peak."""
     peaks: dict[str | None, list[float]] = {}
     for run in runs:
         if run.hardware.peak_flops_per_s:
@@ -87,7 +87,7 @@ def _hosts_apart(runs: Sequence[RunRecord]) -> str | None:
 
 
 def _capped(runs: Sequence[RunRecord]) -> str | None:
-    """Where most answers have the length of the cap."""
+    """Warning that most answers are as long as the output cap."""
     cells = summaries.loops(RunSet.of(runs))
     capped = int((cells["capped"] > MOST).sum())
     if not capped:
@@ -138,7 +138,7 @@ def _warnings(plan: Plan, runs: Sequence[RunRecord]) -> list[str]:
         f"**Prompts:** {'; '.join(prompts)}.": bool(prompts),
         f"**Sampling:** {'; '.join(sampling)}.": bool(sampling),
     }  # fmt: skip
-    return [*(text for text, holds in warnings.items() if holds), *of_windows(runs)]
+    return [*(text for text, holds in warnings.items() if holds), *window_warnings(runs)]
 
 
 def _prompt_notes(plan: Plan, runs: Sequence[RunRecord]) -> list[str]:
