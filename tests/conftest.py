@@ -64,6 +64,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(pytest.mark.xdist_group(_group(item)))
         if item.get_closest_marker("engine"):
             item.add_marker(pytest.mark.flaky(reruns=1))
+        if _group(item) == "book":  # the first of them draws and builds all pages
+            item.add_marker(pytest.mark.timeout(1800))
 
 
 def pytest_collection_finish() -> None:

@@ -124,7 +124,7 @@ def shaped(folder, name, **changes):
 
 def cut_down(folder):
     target = SHAPE.model_copy(
-        update={"model": shaped(folder, "qwen3-32b-bf16", num_hidden_layers=10), "dtype": "float32"}
+        update={"model": shaped(folder, "qwen3-32b-bf16", num_hidden_layers=7), "dtype": "float32"}
     ).model_copy(update={"execution": "eager", "max_num_seqs": 4, "extra_args": IN_THE_CORE})
     return target, shaped(folder, "qwen3-32b-eagle3", draft_vocab_size=512)
 

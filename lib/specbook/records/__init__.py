@@ -1,5 +1,7 @@
 """The truth on disk. In: what one point gave. Out: the same, read back and checked."""
 
+import pandas as pd
+
 from specbook.records.packing import drop, pack
 from specbook.records.run import (
     REQUEST_COLUMNS,
@@ -31,3 +33,8 @@ __all__ = [
     "folder", "load", "load_lossless", "machine", "of_chapter", "pack", "read", "recorded", "replay",
     "requests", "validate_all", "write_requests",
 ]  # fmt: skip
+
+if pd.options.mode.string_storage == "auto":
+    # Our tables have a few dozen rows, where Arrow's strings cost more than they save: a page takes a quarter
+    # longer to draw with them.
+    pd.options.mode.string_storage = "python"

@@ -38,8 +38,12 @@ STRICT = ("--all", "-W", "-n", "--keep-going")
 NEEDLESS = ("**/*.map", "**/*.ttf", "locales")
 """What the theme ships and no page loads: maps for its own debugging, fonts of old browsers, translations."""
 WARNING = re.compile(r"WARNING|ERROR|CRITICAL|^\S*(Error|Exception): ", re.MULTILINE)
-KERNEL = {"kernel_name": "python3", "extra_arguments": ["--IPKernelApp.log_level=CRITICAL"]}
-"""Kernels warn at every start that loopback is not encrypted; what fails in a cell is raised all the same."""
+KERNEL = {
+    "kernel_name": "python3",
+    "extra_arguments": ["--IPKernelApp.log_level=CRITICAL", "--InlineBackend.figure_formats=set()"],
+}
+"""Kernels warn at every start that loopback is not encrypted; what fails in a cell is raised all the same. A
+page shows a figure's SVG, so no PNG is drawn."""
 KERNEL_START_S = 180
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -97,10 +101,7 @@ def execute(
     given = {"hardware": hardware, "group": group, "source": source, **(parameters or {})}
     target = (out_folder or executed_dir()) / f"{page}.ipynb"
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        draft = Path(folder, f"{page}.ipynb")
-        _run(notebook, draft, _changed(notebook, given), kernel)
-        clean = executed_pages.clean(nbformat.read(draft, as_version=4))
+    clean = executed_pages.clean(_run(notebook, _changed(notebook, given), kernel))
     executed_pages.stamp(clean, hardware, book or group)
     executed_pages.name_sources(clean, page, plan_files.file(pages().get(page, page), hardware))
     nbformat.validate(clean)
@@ -127,13 +128,15 @@ def _changed(notebook: Path, given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value != ast.literal_eval(known[name]["default"])}
 
 
-def _run(notebook: Path, out: Path, parameters: dict[str, Any], kernel: Callable[[], Any] | None) -> None:
+def _run(
+    notebook: Path, parameters: dict[str, Any], kernel: Callable[[], Any] | None
+) -> nbformat.NotebookNode:
     import papermill
     from papermill.exceptions import PapermillExecutionError
 
     try:
-        papermill.execute_notebook(
-            str(notebook), str(out), parameters, cwd=str(paths.root()), progress_bar=False,
+        return papermill.execute_notebook(
+            str(notebook), None, parameters, cwd=str(paths.root()), progress_bar=False,
             start_timeout=KERNEL_START_S, km=kernel() if kernel else None,
             coalesce_streams=True,  # two lines are one output, however soon the second comes
             **KERNEL,
@@ -192,7 +195,7 @@ def _prepare_in(kernel: Callable[[], Any], names: Iterable[str], hardware: str, 
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder, "prose.ipynb")
         nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(asked)]), draft)
-        _run(draft, draft, {}, kernel)
+        _run(draft, {}, kernel)
 
 
 def _drafting(names: Iterable[str], hardware: str, group: str) -> list[Plan]:

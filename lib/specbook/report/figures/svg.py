@@ -121,7 +121,8 @@ def _lay_out(
 
 
 def register() -> None:
-    """In a notebook, figures are shown as `render` draws them."""
+    """In a notebook, figures are shown as `render` draws them, and not drawn once more before that."""
     module = sys.modules.get("IPython")
     if module and (shell := module.get_ipython()):
+        plt.uninstall_repl_displayhook()
         shell.display_formatter.formatters["text/html"].for_type(Figure, render)
