@@ -17,6 +17,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 # Several workers share two cores, and a thread that waits for another spins. Kernels and commands inherit it.
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
+gc.disable()  # until all tests are collected: imports leave next to nothing behind, and much to look through
 CAMPAIGNS = ("test_second_engine", "test_doors")
 """They measure, and a machine runs one campaign at a time: on two workers one would refuse the other."""
 
@@ -71,6 +72,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """What is imported by now stays: to look through it for garbage again and again would take minutes."""
     gc.freeze()
+    gc.enable()
 
 
 def _group(item: pytest.Item) -> str:

@@ -180,10 +180,13 @@ def _in_flight(record: RunRecord) -> dict[str, Any]:
     assert record.measurement is not None
     mean = record.measurement.mean_concurrency
     full = mean is not None or record.point.load.concurrency == 1
-    if mean is None:
-        rows = records.requests(record)
-        mean = windows.mean_concurrency(rows, windows.whole(rows))
-    return {"steady": full, "mean_concurrency": mean}
+    return {"steady": full, "mean_concurrency": _mean_in_flight(record) if mean is None else mean}
+
+
+@once_a_run
+def _mean_in_flight(record: RunRecord) -> float:
+    rows = records.requests(record)
+    return windows.mean_concurrency(rows, windows.whole(rows))
 
 
 @once
