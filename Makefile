@@ -38,7 +38,7 @@ book: $(VENV)/.installed  ## Measure a quick plan if this machine has no records
 	@$(BIN)/specbook book
 
 test: lint  ## Lint, then run every test
-	@$(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder  # servers and browsers are often waited for
+	@$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder  # servers and browsers are often waited for
 
 torture: $(VENV)/.installed  ## Strike at random moments for ten minutes; SEED=N strikes there again
 	@$(BIN)/python tests/torture/torture.py $(if $(SEED),--seed $(SEED))
