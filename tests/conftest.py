@@ -18,23 +18,19 @@ sys.dont_write_bytecode = False
 # Several workers share two cores, and a thread that waits for another spins. Kernels and commands inherit it.
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
 gc.disable()  # until all tests are collected: imports leave next to nothing behind, and much to look through
-CAMPAIGNS = ("test_second_engine", "test_doors")
-"""They measure, and a machine runs one campaign at a time: on two workers one would refuse the other."""
-
-
-IN_PROCESS = (
+LOADS = (
     "test_synthetic_acceptance", "test_auth_middleware", "test_intruders", "test_plans", "test_bench",
+    "test_second_engine", "test_doors",
 )  # fmt: skip
-"""They import vLLM into their own process or load generator, which takes ten seconds."""
+"""They import vLLM into their own process or load generator, which takes ten seconds, or they measure: a
+machine runs one campaign at a time, and on two workers one would refuse the other."""
 FOLDERS = ("pocket", "deploy")
 """Whose files share a tokenizer, and rendered manifests."""
 CORPUS = ("test_greedy",)
 """Files elsewhere that read the corpus of tests/pocket: to parse Python's own library takes ten seconds."""
-SERVERS = ("server", "noisy", "played")
-"""Fixtures of real servers that live as long as their worker."""
 LONGEST = (
-    "book", "test_opposites", "server", "in process", "pocket", "noisy", "played",
-    "test_surroundings", "campaigns", "test_build", "deploy", "test_server",
+    "loads", "book", "test_opposites", "pocket", "noisy", "test_surroundings", "test_build", "deploy",
+    "test_server",
 )  # fmt: skip
 """Groups that take minutes. They begin first, on different workers, and what is quick fills the end."""
 
@@ -70,21 +66,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is imported by now stays: to look through it for garbage again and again would take minutes."""
+    """What is imported by now stays: to look through it for garbage again and again would take minutes, and
+    so would a look at every 700 objects of pandas.
+    """
     gc.freeze()
     gc.enable()
+    gc.set_threshold(100_000, 50, 100)
 
 
 def _group(item: pytest.Item) -> str:
     """What is shared since it is slow to make, such as the built book and each server; else the file."""
     fixtures = getattr(item, "fixturenames", ())
-    for fixture, group in {"html": "book", "control_plane": "cluster"}.items():
+    shared = {"html": "book", "control_plane": "cluster"}
+    if item.get_closest_marker("engine"):  # real servers that live as long as their worker
+        shared |= {"server": "loads", "noisy": "noisy"}
+    for fixture, group in shared.items():
         if fixture in fixtures:
             return group
-    for server in SERVERS:
-        if server in fixtures and item.get_closest_marker("engine"):
-            return server
-    for group, files in {"campaigns": CAMPAIGNS, "in process": IN_PROCESS, "pocket": CORPUS}.items():
+    for group, files in {"loads": LOADS, "pocket": CORPUS}.items():
         if item.path.stem in files:
             return group
     return item.path.parent.name if item.path.parent.name in FOLDERS else item.path.stem
