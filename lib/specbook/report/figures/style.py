@@ -34,8 +34,9 @@ STYLE = {
 LETTERS_PER_INCH = 12  # at the small print's 10 points
 NAME_LETTERS = 9
 """Of a name below an axis, on one line: `gsm-symbolic` beside `sharegpt` touched it."""
-LABEL_WIDTH, LABELS_APART = 0.3, 0.1
-"""Room right of the lines for their names, and the least distance between two: shares of the axes."""
+LABEL_WIDTH, LABELS_APART, TOP = 0.3, 0.1, 0.95
+"""Room right of the lines for their names, the least distance between two, and the highest, which is below
+the title: shares of the axes."""
 K = "num_speculative_tokens"
 NO_PAIR = "No round here has both a baseline and an arm with speculation."
 MOST_IDS = 5
@@ -268,19 +269,27 @@ def name_lines(ax: Axes, ends: Mapping[str, tuple[float, float]], among: Sequenc
 
     The limits of y are to be final.
     """
+    if not ends:
+        return
     left, right = ax.get_xlim()
     ax.set_xlim(left, right + LABEL_WIDTH * (right - left))
     ax.get_ylim()  # brings what was drawn into the transformation
-    to_axes, free = ax.transData - ax.transAxes, -np.inf
-    heights = {name: to_axes.transform(end)[1] for name, end in ends.items()}
-    for name in sorted(heights, key=heights.__getitem__):
-        place = max(heights[name], free)
-        free = place + LABELS_APART
+    heights = {name: (ax.transData - ax.transAxes).transform(end)[1] for name, end in ends.items()}
+    names, apart = sorted(heights, key=heights.__getitem__), LABELS_APART * np.arange(len(ends))
+    nearest = _rising([heights[name] for name in names] - apart)
+    for name, place in zip(names, apart + nearest.clip(max=TOP - apart[-1]), strict=True):
         ax.annotate(
             name, (ends[name][0], place), xycoords=("data", "axes fraction"), xytext=(7, 0),
             textcoords="offset points", va="center", fontsize=10, color=colour(name, among),
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},  # over the line at 1
         )  # fmt: skip
+
+
+def _rising(values: np.ndarray) -> np.ndarray:
+    """The numbers nearest to a few values of which none is less than the one before (isotonic regression)."""
+    n = len(values)
+    lows = [[min(values[j : k + 1].mean() for k in range(i, n)) for j in range(i + 1)] for i in range(n)]
+    return np.array([max(each) for each in lows])
 
 
 def finish(axes: Iterable[Axes], label: str, columns: int = 5) -> list[Axes]:
