@@ -58,10 +58,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(_group(item), len(places)))
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
+        group = _group(item)
+        item.add_marker(pytest.mark.xdist_group(group))
         if item.get_closest_marker("engine"):
             item.add_marker(pytest.mark.flaky(reruns=1))
-        if _group(item) == "book":  # the first of them draws and builds all pages
+        if group == "book":  # the first of them draws and builds all pages
             item.add_marker(pytest.mark.timeout(1800))
 
 

@@ -3,7 +3,7 @@
 Arms are compared only within `summaries.CELL`, never across machines, precisions, loads or prompts.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from specbook.records.run_set import RunSet, once
 from specbook.stats import ratios
 from specbook.stats.estimate import Estimate
 
+ROUND = ("restart", "round")
 ARM = ["arm", "method", "label", "num_speculative_tokens"]
 COLUMNS = (
     *CELL, *ARM, "baseline", "baseline_execution", "baseline_tokens_per_s", "tokens_per_s", "speedup", "low",
@@ -64,29 +65,26 @@ def speedups(runs: RunSet, speed: Speed = "output_tokens_per_s") -> pd.DataFrame
 
 
 def _beside_baselines(table: pd.DataFrame, speed: Speed) -> pd.DataFrame:
-    """`pairs` of all cells, one after the other, with `cell`, `baseline` and `baseline_execution`: two joins,
-    since each takes pandas milliseconds.
-    """
+    """`pairs` of all cells, one after the other, with `cell`, `baseline` and `baseline_execution`."""
     table = table[[*CELL, *ARM, "execution", "restart", "round", "run_id", speed]]
     table = table.assign(cell=table.groupby(CELL, sort=False).ngroup())
     _refuse_twins(table)
-    medians = table[table["method"] == "baseline"].groupby(["cell", "arm"])[speed].median().dropna()
-    best = medians.loc[medians.groupby("cell").idxmax()].index.to_frame(index=False)
-    base = table.merge(best).rename(columns={"arm": "baseline", "execution": "baseline_execution"})
-    base = base[["cell", "restart", "round", "baseline", "baseline_execution", "run_id", speed]]
-    both = table.merge(base, on=["cell", "restart", "round"], suffixes=("", "_base"))
-    both = both[both["arm"] != both["baseline"]].dropna(subset=[speed, f"{speed}_base"])
+    best = {number: best_baseline(cell, speed) for number, cell in table.groupby("cell")}
+    table["baseline"] = table["cell"].map(best)
+    is_base = table["arm"] == table["baseline"]
+    table["baseline_execution"] = table["cell"].map(table[is_base].groupby("cell")["execution"].first())
+    both = pairs(table[~is_base], table[is_base], speed, ("cell", *ROUND))
     return both.sort_values("cell", kind="stable")
 
 
-def pairs(arms: pd.DataFrame, base: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Each arm's records, and `run_id` and `column` of the baseline's of the same round: one join for all
-    arms of a cell.
+def pairs(arms: pd.DataFrame, base: pd.DataFrame, column: str, same: Sequence[str] = ROUND) -> pd.DataFrame:
+    """Each arm's records, and `run_id` and `column` of the baseline's of the same round (equal in `same`):
+    one join for all arms, since each takes pandas milliseconds.
 
     Both are rows of `summaries.throughput`; those without a value of `column` in either are left out.
     """
-    own = base[["restart", "round", "run_id", column]]
-    both = arms.merge(own, on=["restart", "round"], suffixes=("", "_base"))
+    own = base[[*same, "run_id", column]]
+    both = arms.merge(own, on=list(same), suffixes=("", "_base"))
     return both.dropna(subset=[column, f"{column}_base"])
 
 
