@@ -80,7 +80,7 @@ def _group(item: pytest.Item) -> str:
     fixtures = getattr(item, "fixturenames", ())
     shared = {"html": "book", "control_plane": "cluster"}
     if item.get_closest_marker("engine"):  # real servers that live as long as their worker
-        shared |= {"server": "loads", "noisy": "noisy"}
+        shared |= {"server": "loads", "played": "loads", "noisy": "noisy"}
     for fixture, group in shared.items():
         if fixture in fixtures:
             return group

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from engine_models import IN_THE_CORE, make_mixture, make_model
+from engine_models import IN_THE_CORE, cut_down, make_mixture, make_model
 
 from specbook import engine, paths
 from specbook.bench import loadgen
@@ -125,6 +125,23 @@ def noisy(up, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
         return Server(target, log_dir=folder.parent)
 
     return up("noisy", start)
+
+
+@pytest.fixture
+def played(up, tmp_path_factory: pytest.TempPathFactory) -> Server:
+    """Weights and acceptance are made up; its key is `k`, and its counters want it too."""
+
+    def start() -> Server:
+        loadgen.shared()
+        folder = tmp_path_factory.mktemp("shapes")
+        shape = Target(name="shape", model="-", max_model_len=512, load_format="dummy")
+        target, head = cut_down(folder, shape)
+        how = Speculation(
+            method="eagle3", model=head, num_speculative_tokens=3, synthetic_acceptance_rates=(0.8, 0.5, 0.3)
+        )
+        return Server(target, how, api_key="k", log_dir=folder)
+
+    return up("played", start)
 
 
 @pytest.fixture

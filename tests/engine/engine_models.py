@@ -1,9 +1,13 @@
 """Models of random weights that a real engine can serve: for tests when no pocket model is there."""
 
+import json
 import sysconfig
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from specbook.config import models
+from specbook.config.schema import Target
 
 VOCAB_SIZE = 4096
 IN_THE_CORE = ("--distributed-executor-backend=uni",)
@@ -75,3 +79,23 @@ def make_mixture(folder: Path) -> Path:
     Qwen3MoeForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
     make_tokenizer(folder)
     return folder
+
+
+def cut_down(folder: Path, target: Target) -> tuple[Target, str]:
+    """A weightless target with its EAGLE-3 head, of a size that starts in seconds."""
+    model = _shaped(folder, "qwen3-32b-bf16", num_hidden_layers=7)
+    small = {"model": model, "dtype": "float32", "execution": "eager", "max_num_seqs": 4}
+    head = _shaped(folder, "qwen3-32b-eagle3", draft_vocab_size=512)
+    return target.model_copy(update=small | {"extra_args": IN_THE_CORE}), head
+
+
+def _shaped(folder: Path, name: str, **changes: int) -> str:
+    """A folder with the shape of a model in params/models/, but for its size."""
+    config = models.shape(name) | {
+        "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 2, "num_key_value_heads": 1,
+        "head_dim": 32, "vocab_size": VOCAB_SIZE, "torch_dtype": "float32", **changes,
+    }  # fmt: skip
+    (folder / name).mkdir()
+    (folder / name / "config.json").write_text(json.dumps(config))
+    make_tokenizer(folder / name)
+    return str(folder / name)

@@ -4,6 +4,8 @@ import time
 
 import psutil
 
+from specbook.engine.server import Server
+
 
 def runs(pid: int) -> bool:
     """Whether it is there, and more than a zombie that nobody has asked for yet."""
@@ -19,3 +21,8 @@ def left(pids: list[int], within_s: float = 60) -> list[int]:
     while (alive := [pid for pid in pids if runs(pid)]) and time.monotonic() < deadline:
         time.sleep(0.05)
     return alive
+
+
+def core(server: Server) -> psutil.Process:
+    """The one in which a vLLM computes."""
+    return next(p for p in map(psutil.Process, server.pids()) if "EngineCore" in p.name())

@@ -1,7 +1,7 @@
 """The server's life: it starts, serves, stops, and never leaves a process behind.
 
 What vLLM does of itself is asked of vLLM, the rest of the echo engine, which is up at once. That no process
-of vLLM's is left, test_shutdown.py asks.
+of vLLM's is left, test_termination.py asks.
 """
 
 import os
@@ -56,7 +56,7 @@ def test_every_path_wants_the_key(server, path):
 
 @pytest.mark.engine
 def test_health_and_opened_counters_want_no_key(server):
-    """That they do otherwise is asked in test_bench.py."""
+    """That they do otherwise is asked in test_termination.py."""
     assert httpx.get(f"{server.client.url}/health", trust_env=False).status_code == 200
     assert "vllm:" in httpx.get(f"{server.client.url}/metrics", trust_env=False).text
 

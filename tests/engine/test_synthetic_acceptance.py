@@ -4,17 +4,18 @@ import json
 
 import pytest
 import torch
-from engine_models import IN_THE_CORE, VOCAB_SIZE, make_tokenizer
+from engine_models import cut_down
 from pydantic import ValidationError
 
 import factories
-from specbook.bench import experiments, loadgen, provenance
-from specbook.bench.experiments import synthetic_acceptance
-from specbook.config import models
+from specbook import engine
+from specbook.bench import experiments, provenance, traffic_phases
+from specbook.bench.traffic_phases import ClosedLoops
 from specbook.config.chapter import Experiment
 from specbook.config.schema import Speculation, Target
 from specbook.engine import preflight
 from specbook.engine.base import Build
+from specbook.engine.counters import delta, settled
 from specbook.engine.vllm.engine import Vllm
 from specbook.errors import ConfigError
 
@@ -110,27 +111,8 @@ def test_each_draft_token_has_its_requests_setting(settings):
     assert output.tolist() == pytest.approx([first, first, last])
 
 
-def shaped(folder, name, **changes):
-    """A folder with the shape of a model in params/models/, cut down to a size that starts in seconds."""
-    config = models.shape(name) | {
-        "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 2, "num_key_value_heads": 1,
-        "head_dim": 32, "vocab_size": VOCAB_SIZE, "torch_dtype": "float32", **changes,
-    }  # fmt: skip
-    (folder / name).mkdir()
-    (folder / name / "config.json").write_text(json.dumps(config))
-    make_tokenizer(folder / name)
-    return str(folder / name)
-
-
-def cut_down(folder):
-    target = SHAPE.model_copy(
-        update={"model": shaped(folder, "qwen3-32b-bf16", num_hidden_layers=7), "dtype": "float32"}
-    ).model_copy(update={"execution": "eager", "max_num_seqs": 4, "extra_args": IN_THE_CORE})
-    return target, shaped(folder, "qwen3-32b-eagle3", draft_vocab_size=512)
-
-
 def test_without_weights_a_folder_is_served_as_a_shape_only(tmp_path):
-    target, _ = cut_down(tmp_path)
+    target, _ = cut_down(tmp_path, SHAPE)
     preflight.check(target, None)
     with pytest.raises(ConfigError, match=r"lacks model\.safetensors"):
         preflight.check(target.model_copy(update={"load_format": "auto"}), None)
@@ -138,32 +120,36 @@ def test_without_weights_a_folder_is_served_as_a_shape_only(tmp_path):
 
 
 @pytest.mark.engine
-def test_a_drafts_own_acceptance_is_counted_and_then_played(tmp_path, monkeypatch):
-    """Random weights agree on nothing: what is counted of them is exchanged for RATES before it is played."""
-    target, head = cut_down(tmp_path)
+def test_vllm_accepts_as_often_as_it_is_told(played):
+    """Random weights agree on nothing: all that is accepted is played."""
+    asked = ClosedLoops(domain="json", concurrency=[2], turns=1, requests_per_sequence=8, max_tokens=60)
+    how, before = asked.phases(2), played.counters()
+    traffic_phases.timed(played, how, seed=1)
+    counted = delta(before, settled(played.counters, before, how.num_requests)).spec_decode
+    share = [n / counted.num_drafts for n in counted.num_accepted_tokens_per_pos]
+    assert counted.num_drafts > 300
+    # Within four standard errors.
+    assert share == pytest.approx(played.speculation.synthetic_acceptance_rates, abs=0.1)
+
+
+def test_a_drafts_own_acceptance_is_counted_and_then_played(echo, scratch, monkeypatch):
+    """The second engine plays none, and so both servers accept alike: what it was told is looked at."""
+    told, start = [], engine.of(echo).command
+    monkeypatch.setattr(engine.of(echo), "command", lambda *how: told.append(how[1]) or start(*how))
     asked = Experiment(
         name="playback",
         parameters={
-            "target": target.model_dump(mode="json"), "domain": "json", "concurrency": [2], "turns": 2,
-            "speculation": {"method": "eagle3", "model": head, "num_speculative_tokens": 3},
+            "target": echo.model_dump(mode="json"), "domain": "json", "concurrency": [2], "turns": 2,
+            "speculation": {"method": "ngram", "num_speculative_tokens": 3},
             "requests_per_sequence": 2, "max_tokens": 60,
         },
     )  # fmt: skip
     assert experiments.work(asked).starts == 2
-    loadgen.shared()  # its imports take as long as a server's
-    own, instead = [], factories.counters(per_pos=[round(100 * rate) for rate in RATES])
-    whole = synthetic_acceptance._counted
-    monkeypatch.setattr(
-        synthetic_acceptance, "_counted", lambda *given: own.extend(whole(*given)) or [instead]
-    )
     found = experiments.registry._run(asked, "test", factories.HARDWARE)
     assert found.status == "ok", found.reason
-    assert synthetic_acceptance._rates(own) == (0.0, 0.0, 0.0)
-    assert found.result["rates"] == list(RATES)
+    assert 0 < found.result["rates"][2] <= found.result["rates"][0] <= 1
+    assert [how.synthetic_acceptance_rates for how in told] == [None, tuple(found.result["rates"])]
     (pair,) = found.result["pairs"]
-    assert pair["real"]["rates"] == [0.0, 0.0, 0.0]
-    assert pair["played"]["rates"] == pytest.approx(
-        RATES, abs=0.15
-    )  # of some 180 drafts: four standard errors
+    assert pair["real"]["rates"] == found.result["rates"]
     assert len(pair["real"]["step_s"]) == len(pair["played"]["step_s"]) == 2
     assert all(len(turn) == 2 * pair["concurrency"] for turn in pair["real"]["tpot_s"])

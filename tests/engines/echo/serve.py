@@ -17,6 +17,7 @@ HOW = sys.argv[3] if sys.argv[3:] else None
 COUNTS = {"heard": 0, "said": 0, "answers": 0, "guesses": 0, "guessed_right_by_place": [0] * K}
 KEY = os.environ.get("ECHO_KEY")
 LOCK = threading.Lock()
+STEP_S = 0.002
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -53,6 +54,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.say({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]})
         for step in steps:
+            time.sleep(STEP_S)
             self.say({"choices": [{"index": 0, "delta": {"content": " ".join(step) + " "}}]})
         self.say({"choices": [], "usage": usage})
         self.wfile.write(b"data: [DONE]\n\n")

@@ -1,4 +1,4 @@
-"""What the end of a server's processes does to an answer under way, and that no process is left.
+"""What the end of a server's processes does to an answer or a point under way, and that no process is left.
 
 A kubelet ends a pod by SIGTERM to the server's first process, and the kernel sends it when our guard is
 killed. Each test ends a server that others only ask, so this file comes last of theirs.
@@ -6,13 +6,17 @@ killed. Each test ends a server that others only ask, so this file comes last of
 
 import os
 import signal
+import threading
+import time
 from collections.abc import Callable
 
 import httpx
 import psutil
 import pytest
-from processes import left
+from processes import core, left
 
+from specbook import records
+from specbook.bench import measure_point
 from specbook.engine.server import Server
 
 pytestmark = pytest.mark.engine
@@ -59,3 +63,17 @@ def test_by_default_the_answer_is_cut_and_nothing_is_left(noisy):
     assert f'"completion_tokens":{TOKENS}' not in "".join(lines)
     assert left(pids) == []
     assert not noisy.is_alive()
+
+
+def test_an_engine_killed_on_the_way_makes_a_failed_record(scratch, played, point, hardware):
+    assert httpx.get(f"{played.client.url}/metrics", trust_env=False).status_code == 401
+    assert played.counters().spec_decode
+    long = point(played.speculation, concurrency=1, num_requests=300, max_tokens=200)
+    threading.Timer(4, os.kill, (core(played).pid, signal.SIGKILL)).start()
+    began = time.monotonic()
+    record = measure_point.measure(
+        played, long.model_copy(update={"target": played.target}), hardware=hardware
+    )
+    assert time.monotonic() - began < 60
+    assert "vLLM" in record.reason
+    assert records.read(records.append(record)).status == "failed"
