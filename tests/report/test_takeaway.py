@@ -10,7 +10,8 @@ TABLE = pd.DataFrame({"load": ["batch 1", "batch 32"], "low": [1.2, 0.8]})
 
 
 def test_a_finding_is_shown_while_the_records_show_it():
-    shown = takeaway("Small batches gain.", lambda: TABLE["low"][:1] > 1, lambda: True)
+    conditions = (lambda: TABLE["low"][:1] > 1, lambda: TABLE[["low"]] > 0, lambda: True)
+    shown = takeaway("Small batches gain.", *conditions)
     assert shown.data == "> **Takeaway.** Small batches gain."
 
 
@@ -18,6 +19,7 @@ def test_a_finding_is_shown_while_the_records_show_it():
     "condition",
     [
         lambda: TABLE["low"] > 1,  # not of every row
+        lambda: TABLE[["low"]] > 1,
         lambda: TABLE[TABLE["load"] == "batch 8"]["low"] > 1,  # of no row
         lambda: TABLE["high"] > 1,
         lambda: TABLE.iloc[5],

@@ -15,9 +15,9 @@ def takeaway(finding: str, *shown_by: Callable[[], Any]) -> Markdown | None:
 
     Args:
         finding: a sentence or two, in Markdown.
-        shown_by: conditions, each a function without arguments that returns a bool, or a Series or array of
-            them, of which there must be one or more and all be true. One that cannot be computed, because a
-            domain or an arm was not measured, is not met.
+        shown_by: conditions, each a function without arguments that returns a bool, or a Series, table or
+            array of them, of which there must be one or more and all be true. One that cannot be computed,
+            because a domain or an arm was not measured, is not met.
     """
     if not shown_by:
         raise ValueError("a takeaway needs a condition that the records must meet")
@@ -26,7 +26,7 @@ def takeaway(finding: str, *shown_by: Callable[[], Any]) -> Markdown | None:
 
 def _met(condition: Callable[[], Any]) -> bool:
     try:
-        values = np.atleast_1d(np.asarray(condition(), dtype=object))
+        values = np.ravel(np.asarray(condition(), dtype=object))
     except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError):
         return False
     return values.size > 0 and all(value is True or value is np.True_ for value in values)
