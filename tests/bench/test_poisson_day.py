@@ -13,6 +13,7 @@ from specbook.bench.experiments import poisson_day
 from specbook.bench.experiments.poisson_day import Day
 from specbook.bench.traffic_phases import WARM_SEED
 from specbook.config.prompt_files import Prompt
+from specbook.config.schema import Traffic
 from specbook.errors import EngineError
 from specbook.records.experiment_results import OpenLoopRequests
 
@@ -118,6 +119,7 @@ def test_a_server_that_answers_nothing_ends_the_day(sent):
         ({"speculations": FIXED}, "no speculation has num_speculative_tokens_per_batch_size: give one its"),
         ({"speculations": [RISING, RISING]}, "speculations has one of them twice: name it once"),
         ({"segments": [{"rate_per_s": 0, "duration_s": 3}]}, "no segment has a rate_per_s above 0"),
+        ({"prompts": {"chat": "chat.jsonl"}}, "prompts names chat, and domains does not: add it there"),
         ({"max_tokens": 512}, "max_tokens 512 leaves no room for a prompt in 512: lower it"),
     ],
 )
@@ -126,12 +128,19 @@ def test_a_day_that_compares_nothing_is_refused(wrong, why):
         asked(**wrong)
 
 
-@pytest.mark.parametrize("group", config.GROUPS)
-def test_the_plan_asks_for_a_day(group):
-    plan = config.load("10_schedule", "cpu", group)
+def test_a_domain_may_have_prompts_of_its_own():
+    first, second = asked(domains=("json", "other"), prompts={"other": "other.jsonl"}).traffic()
+    assert (first, second.prompts) == (Traffic(domain="json"), "other.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("chapter", "group"), [*(("10_schedule", one) for one in config.GROUPS), ("appendix_schedule", "full")]
+)
+def test_the_plan_asks_for_a_day(chapter, group):
+    plan = config.load(chapter, "cpu", group)
     experiments.check(plan)
     made = Day.model_validate(plan.experiments[-1].parameters)
-    (sweep,) = plan.sweeps
+    sweep, *_ = plan.sweeps
     assert set(sweep.speculations()) & set(made.speculations)
     rates = [one.rate_per_s for one in made.segments]
     assert rates[0] == rates[-1] < max(rates)  # it rises and falls

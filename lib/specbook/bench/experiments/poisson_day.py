@@ -4,7 +4,7 @@ The number of requests in flight follows the rate, so a schedule of K crosses it
 does. Beside it stand servers without speculation and with one K all day: the same requests at the same times.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Self
 
@@ -32,6 +32,8 @@ class Day(Frozen):
     speculations: tuple[Speculation, ...] = Field(min_length=1)
     """An arm each: with one K all day, or with K by batch."""
     domains: tuple[Name, ...] = Field(min_length=1)
+    prompts: Mapping[Name, str] = Field(default_factory=dict)
+    """Domain -> its file, where that is not the target's own."""
     segments: tuple[Segment, ...] = Field(min_length=1)
     max_tokens: int = Field(ge=2)
     restarts: int = Field(ge=1)
@@ -46,9 +48,15 @@ class Day(Frozen):
             raise ValueError("speculations has one of them twice: name it once")
         if not any(one.rate_per_s for one in self.segments):
             raise ValueError("no segment has a rate_per_s above 0: give one some arrivals")
+        if strange := sorted(set(self.prompts) - set(self.domains)):
+            raise ValueError(f"prompts names {', '.join(strange)}, and domains does not: add it there")
         if self.max_tokens >= (most := self.target.max_model_len):
             raise ValueError(f"max_tokens {self.max_tokens} leaves no room for a prompt in {most}: lower it")
         return self
+
+    def traffic(self) -> list[Traffic]:
+        """Each domain with its prompts."""
+        return [Traffic(domain=name, prompts=self.prompts.get(name)) for name in self.domains]
 
 
 @register("day", Day, DayArms)
@@ -60,7 +68,7 @@ def day(asked: Day) -> DayArms:
         EngineError: if a server does not start, answers nothing, or ends. Requests that are lost are a
             result.
     """
-    prompts = [one for name in asked.domains for one in prompt_files.of(Traffic(domain=name))]
+    prompts = [one for kind in asked.traffic() for one in prompt_files.of(kind)]
     made = []
     arms = [None, *asked.speculations]
     for restart in range(asked.restarts):
