@@ -4,12 +4,13 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from filelock import FileLock, Timeout
 
 from specbook import paths
-from tools import pytest_terminal_summary
+from tools import ROOT, git, pytest_terminal_summary
 
 __all__ = ["pytest_terminal_summary"]
 # Containers often set it, and then each worker, kernel and command compiles thousands of modules.
@@ -103,6 +104,23 @@ def project(monkeypatch: pytest.MonkeyPatch) -> None:
     """The project itself and its shipped records, whatever other fixtures point at."""
     for name in ("SPECBOOK_ROOT", "SPECBOOK_RESULTS"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What git has of results/: a reader's own records take the place of shipped ones of the same machine."""
+    folder = tmp_path_factory.mktemp("shipped")
+    for name in git("ls-files", "-z", "results").split("\0"):
+        if (ROOT / name).is_file():  # not one that was dropped and is not committed yet
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).symlink_to(ROOT / name)
+    return folder / "results"
+
+
+@pytest.fixture
+def only_shipped(project: None, shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The project with its shipped records alone."""
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(shipped))
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,8 @@ shipped on 2026-11-21 (spread between windows of one arm: 0.08 after 5 s, 0.12 a
 an hour). Stalls come on top: one window in twenty is slowed, to 0.6 of its speed on average.
 """
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -40,6 +42,7 @@ def log_ratios(
     return -np.diff(speeds.reshape(trials, n, 2))[:, :, 0]
 
 
+@cache
 def shipped_log_ratios() -> Floats:
     """By what log ratios of drafting arm to baseline differ over restarts, pooled over the shipped cells."""
     rows = [

@@ -11,8 +11,8 @@ from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
 from specbook.report import break_even_page
 from specbook.stats import windows
-from tools import ROOT, git
 
+pytestmark = pytest.mark.usefixtures("only_shipped")
 REPLACED = {
     "20261124T204914Z-cc8b404f-4b65": "played lengths that were counted on other prompts",
     "20261124T205542Z-17d6061a-3fe2": "the same, at batch 32",
@@ -22,22 +22,6 @@ UNCOMMITTED = {
     "20261123T030538Z-lossless-07b7", "20261123T032103Z-lossless-614e", "20261123T033306Z-lossless-07ae",
 }  # fmt: skip
 """Lossless checks from before commits were guarded. Their table says so; nothing else is let in."""
-
-
-@pytest.fixture(scope="module")
-def shipped(tmp_path_factory):
-    """What git has of results/: a reader's own records take the place of shipped ones of the same machine."""
-    folder = tmp_path_factory.mktemp("shipped")
-    for name in git("ls-files", "-z", "results").split("\0"):
-        if (ROOT / name).is_file():  # not one that was dropped and is not committed yet
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).symlink_to(ROOT / name)
-    return folder / "results"
-
-
-@pytest.fixture(autouse=True)
-def _only_shipped(project, shipped, monkeypatch):
-    monkeypatch.setenv("SPECBOOK_RESULTS", str(shipped))
 
 
 def plans():

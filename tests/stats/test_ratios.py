@@ -10,6 +10,7 @@ import noise
 from specbook import paths
 from specbook.stats.ratios import geometric_mean_ci, ratio_ci, ratio_of_sums_ci
 
+pytestmark = pytest.mark.usefixtures("only_shipped")
 TRIALS, RESAMPLES = 1000, 499
 COVERS, NEVER_MORE, SKEWED = 0.93, 0.98, 0.90
 """What the method page promises of 95 % intervals; `SKEWED`: less than this where noise has one tail only."""
