@@ -49,7 +49,7 @@ def measure(
     Raises:
         EngineError: if the server does not start or stops answering.
     """
-    prompts = {domain: prompt_files.of(Traffic(domain=domain)) for domain in domains}
+    prompts = {domain: prompt_files.for_traffic(Traffic(domain=domain)) for domain in domains}
     with Server(target) as server:
         return {
             domain: judge([p.row for p in own], answers(server, [p.prompt for p in own], max_tokens, 16))

@@ -26,7 +26,7 @@ def test_pairs_of_shared_rounds_cancel_what_both_had():
     assert overall["tokens_per_s"].value == pytest.approx(0.93, rel=1e-3)
 
 
-def test_without_shared_rounds_the_interval_is_wider_and_says_so():
+def test_without_shared_rounds_the_interval_is_wider():
     a, b = side("A", NOISY), side("B", slower(0.07, NOISY))
     found = compare(a, b)
     assert (found.overall["paired"], found.overall["verdict"]) == (False, "cannot tell")

@@ -39,7 +39,7 @@ def shares(runs):
     return dict(zip(keys, [(one.value, one.n) for one in found["same"]], strict=True))
 
 
-def test_an_arm_is_compared_with_itself_its_drafts_and_the_first_target():
+def test_which_arms_an_arm_is_compared_with():
     runs = [
         *(window(ONE, restart=restart) for restart in (0, 1)),
         window(ONE, "abcX", NGRAM, 0), window(ONE, "abcd", NGRAM, 1),

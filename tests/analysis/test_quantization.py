@@ -66,7 +66,7 @@ def test_right_answers_count_each_prompt_once(tmp_path, monkeypatch):
     rows = {"p0": {"check": {"kind": "math_exact", "answer": 7}, "domain": "math"}}
     rows |= {"p1": {**rows["p0"]}, "p2": {"check": {"kind": "unknown"}, "domain": "math"}}
     known = [SimpleNamespace(id=name, row=row) for name, row in rows.items()]
-    monkeypatch.setattr(memory_page.prompt_files, "of", lambda traffic: known)
+    monkeypatch.setattr(memory_page.prompt_files, "for_traffic", lambda traffic: known)
     monkeypatch.setattr(memory_page.provenance, "prompts_sha256", lambda traffic: today)
     answers = factories.rows(4).assign(text=["#### 7", "#### 8", "#### 7", "#### 7"])
     answers.loc[3, ["prompt_id", "error"]] = ["p1", "timed out"]

@@ -16,7 +16,7 @@ def campaign(speed, *, day, drafted=None, **more):
     ]
 
 
-def test_only_the_same_arm_of_the_same_weights_is_a_replication(monkeypatch, tmp_path):
+def test_a_replication_has_the_same_arm_and_weights(monkeypatch, tmp_path):
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
     shown = campaign(300.0, day=1)
     (best,) = [row for _, row in speedup.best_k(shown).iterrows()]

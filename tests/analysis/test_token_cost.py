@@ -221,7 +221,7 @@ def test_rented_machines_are_compared_with_the_models_hosts():
 CPU, served = factories.HARDWARE, factories.target
 
 
-def test_shapes_are_priced_beside_the_cheapest_host_of_their_model():
+def test_shapes_are_priced_by_their_models_cheapest_host():
     h200 = CPU.model_copy(update={"kind": "cuda", "gpu_name": "NVIDIA H200"})
     runs = [
         factories.write_run(factories.point(target=served(name=name), restart=r), speed, hardware=gpu)

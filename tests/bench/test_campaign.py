@@ -277,7 +277,7 @@ def test_half_a_replication_takes_no_page(world, monkeypatch):
     assert {run.hardware.host for run in records.replay(first, HARDWARE.id)} == {"b" * 12}
 
 
-def test_rounds_of_two_hosts_are_one_set_where_neither_has_all(world, monkeypatch):
+def test_rounds_of_two_hosts_join_where_neither_has_all(world, monkeypatch):
     wanted = a_plan()
     world.hardware, world.interrupts_at = on("a", monkeypatch), 3
     with pytest.raises(KeyboardInterrupt):

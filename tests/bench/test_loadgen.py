@@ -113,7 +113,7 @@ def test_scratch_of_dead_processes_goes(tmp_path, monkeypatch):
     assert not own.exists()
 
 
-def test_an_answer_lasts_until_its_last_token_where_the_tool_does_not_say(tmp_path, monkeypatch):
+def test_an_answer_without_a_length_ends_at_its_last_token(tmp_path, monkeypatch):
     window = tmp_path / "window"
 
     class Tool:

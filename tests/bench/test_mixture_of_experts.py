@@ -81,7 +81,7 @@ def test_only_good_answers_to_todays_prompts_count(tmp_path, monkeypatch):
     answered = pd.DataFrame(rows, columns=["prompt_id", "text", "error"])
     monkeypatch.setattr(mixture_of_experts.records, "requests", lambda run: answered)
     known = [SimpleNamespace(id=name, turns=lambda name=name: [{"content": name}]) for name in "abc"]
-    monkeypatch.setattr(mixture_of_experts.prompt_files, "of", lambda traffic: known)
+    monkeypatch.setattr(mixture_of_experts.prompt_files, "for_traffic", lambda traffic: known)
     asked = Steps(
         target=plan.parts()[0].target, domains=("json",), num_speculative_tokens=(3,), concurrency=(1,)
     )

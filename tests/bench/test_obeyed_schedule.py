@@ -157,7 +157,7 @@ def answering(monkeypatch):
     prompts = [Prompt(id="p", prompt="x")]
     monkeypatch.setattr(obeyed_schedule, "POLL_S", 0)
     monkeypatch.setattr(obeyed_schedule, "ThreadPoolExecutor", Inline)
-    monkeypatch.setattr(obeyed_schedule.traffic_phases.files, "of", lambda traffic: prompts)
+    monkeypatch.setattr(obeyed_schedule.traffic_phases.files, "for_traffic", lambda traffic: prompts)
     monkeypatch.setattr(obeyed_schedule.greedy, "ask", lambda server, *_, ignore_eos: server.ask())
     monkeypatch.setattr(obeyed_schedule.greedy, "answers", burst)
 

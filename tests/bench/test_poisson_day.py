@@ -79,7 +79,9 @@ def sent(monkeypatch):
     answer.loads = loads
     monkeypatch.setattr(poisson_day, "Server", Served)
     monkeypatch.setattr(poisson_day, "OpenLoop", Load)
-    monkeypatch.setattr(poisson_day.prompt_files, "of", lambda of: [Prompt(id=of.domain, prompt="x")])
+    monkeypatch.setattr(
+        poisson_day.prompt_files, "for_traffic", lambda of: [Prompt(id=of.domain, prompt="x")]
+    )
     monkeypatch.setattr(poisson_day.counters, "settled", lambda read, before, finished: finished)
     monkeypatch.setattr(poisson_day.counters, "delta", lambda *_: SimpleNamespace(spec_decode=None))
     return answer

@@ -79,7 +79,9 @@ def engine(monkeypatch, tmp_path):
     monkeypatch.setattr(step_profile, "Server", Served)
     sent = lambda how, server, seed, watch: server.send(seed, how.num_requests)  # noqa: E731
     monkeypatch.setattr(step_profile.traffic_phases, "send", sent)
-    monkeypatch.setattr(step_profile.engine, "of", lambda target: SimpleNamespace(profiler=Profiler()))
+    monkeypatch.setattr(
+        step_profile.engine, "for_target", lambda target: SimpleNamespace(profiler=Profiler())
+    )
     monkeypatch.setattr(step_profile.paths, "scratch", lambda name: tmp_path)
 
 
@@ -117,7 +119,7 @@ def test_what_fails_in_a_step_experiment_is_said(engine, monkeypatch):
     monkeypatch.setattr(step_profile.traffic_phases, "send", lambda *_, **__: failed)
     with pytest.raises(EngineError, match="answered too little to time a step: out of memory"):
         step_profile.profile_steps(asked())
-    monkeypatch.setattr(step_profile.engine, "of", lambda target: SimpleNamespace(profiler=None))
+    monkeypatch.setattr(step_profile.engine, "for_target", lambda target: SimpleNamespace(profiler=None))
     with pytest.raises(ConfigError, match="engine 'vllm' has no profiler"):
         step_profile.profile_steps(asked())
 

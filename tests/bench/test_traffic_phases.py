@@ -22,7 +22,7 @@ def few_prompts(monkeypatch):
     def of(traffic):
         return [Prompt(id=f"{traffic.domain}{i}", prompt="x", domain=traffic.domain) for i in range(5)]
 
-    monkeypatch.setattr(traffic_phases.files, "of", of)
+    monkeypatch.setattr(traffic_phases.files, "for_traffic", of)
 
 
 def how(*parts, **more) -> Phases:

@@ -134,7 +134,7 @@ def test_a_head_is_not_served_as_another(folder, method, config, tensors, words)
 )
 def test_a_path_by_which_the_engine_would_run_another_is_refused(folder, word, title):
     target = Target(name="t", model="org/t", max_model_len=64)
-    engine = base.of(target)
+    engine = base.for_target(target)
     small = str(folder(LLAMA, WHOLE, f"{word}/small"))
     asked = {"model": small, "num_speculative_tokens": 2}
     said = engine.refusal(target, Speculation(method="draft_model", **asked))

@@ -175,7 +175,10 @@ def test_a_plan_may_name_a_set_that_was_not_fetched(listed):
     assert not traffic.file().exists()
     datasets.fetch([file, "mine.jsonl"])
     found.check()
-    assert [one.domain for one in prompt_files.of(traffic)] == ["water", "land"]  # the file's own name: all
+    assert [one.domain for one in prompt_files.for_traffic(traffic)] == [
+        "water",
+        "land",
+    ]  # the file's own name: all
     small = found.model_copy(update={"concurrency": (3,), "num_requests": {3: 24}})
     with pytest.raises(ConfigError, match="2 distinct prompts of 'rivers'"):
         small.check()

@@ -98,9 +98,9 @@ def test_domains_are_those_of_the_lines_or_the_files_own_name(file):
     path = file(*named)
     assert prompt_files.domains(path) == ("faq", "code")
     asked = Traffic(domain="faq", prompts=str(path))
-    assert [p.prompt for p in prompt_files.of(asked)] == ["x", "z"]
+    assert [p.prompt for p in prompt_files.for_traffic(asked)] == ["x", "z"]
     with pytest.raises(ConfigError, match=r"has no domain 'fqa' \(did you mean 'faq'\?\)"):
-        prompt_files.of(asked.model_copy(update={"domain": "fqa"}))
+        prompt_files.for_traffic(asked.model_copy(update={"domain": "fqa"}))
     assert prompt_files.domains(file({"prompt": "x"}, name="tickets")) == ("tickets",)
     with pytest.raises(ConfigError, match="'z' has no domain, and others have"):
         prompt_files.domains(file(*named[:2], {"prompt": "z"}))

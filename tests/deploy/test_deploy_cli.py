@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from specbook.cli.main import app
 from specbook.deploy import apply, kubectl
 from specbook.deploy.kubectl import Kubectl, KubectlError, explain
-from specbook.deploy.manifests import hidden, shown
+from specbook.deploy.manifests import hidden, printable
 from specbook.deploy.rollout import (
     Sample,
     autoscaler_metrics,
@@ -181,7 +181,7 @@ def test_variables_that_sound_like_secrets_are_hidden():
         {"name": "MAX_TOKENS", "value": "7"},
         {"name": "K", "value": ""},
     ]
-    token, tokens, _ = shown({"spec": {"containers": [{"env": env}]}})["spec"]["containers"][0]["env"]
+    token, tokens, _ = printable({"spec": {"containers": [{"env": env}]}})["spec"]["containers"][0]["env"]
     assert token["value"] == hidden("abc")
     assert "abc" not in token["value"]
     assert tokens["value"] == "7"

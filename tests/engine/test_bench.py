@@ -55,7 +55,7 @@ def test_the_chat_template_is_applied_once(scratch, server, point, hardware):
     record = measure_point.measure(server, wanted, hardware=hardware)
     assert record.reason is None
     row = records.requests(record).iloc[0]
-    prompt = next(p for p in prompt_files.of(wanted.traffic) if p.id == row.prompt_id)
+    prompt = next(p for p in prompt_files.for_traffic(wanted.traffic) if p.id == row.prompt_id)
     tokenizer = AutoTokenizer.from_pretrained(wanted.target.model)
     turn = [{"role": "user", "content": prompt.prompt}]
     assert row.input_tokens == len(

@@ -79,7 +79,7 @@ class QuickLoad:
 def load(monkeypatch, echo):
     """The echo engine, asked by a `QuickLoad`."""
     said = {name: Prompt(id="p", prompt=" ".join(["w"] * n), domain=name) for name, n in WORDS.items()}
-    monkeypatch.setattr(traffic_phases.files, "of", lambda traffic: [said[traffic.domain]])
+    monkeypatch.setattr(traffic_phases.files, "for_traffic", lambda traffic: [said[traffic.domain]])
     clock = Clock()
     for module in (traffic_phases, domain_drift):
         monkeypatch.setattr(module, "time", clock)
@@ -162,7 +162,7 @@ def test_each_server_has_variables_of_its_own(monkeypatch):
             return super().begin()
 
     monkeypatch.setattr(domain_drift, "Server", Told)
-    run("fallback", fall_back(variables={"plain": {"ECHO_LOUD": "1"}}))
+    run("fallback", fall_back(variables={"plain": {"ECHO_LOUD": "1"}}, traffic=traffic(["long"], n=20)))
     assert told == ["0", "1"]
 
 

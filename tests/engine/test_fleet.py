@@ -68,7 +68,7 @@ def test_one_on_an_accelerator_or_of_unknown_size(memory, tmp_path):
     assert fleet.at_once([(whole, None)] * 2) == 1
 
 
-def test_an_accelerator_holds_as_many_as_their_shares_add_up_to_one(memory, tmp_path):
+def test_servers_share_an_accelerators_memory_up_to_one(memory, tmp_path):
     memory(64, on="accelerator")
     whole = Target(name="t", model=str(tmp_path), max_model_len=64)
     third = whole.model_copy(update={"extra_args": ("--gpu-memory-utilization", "0.3", "--x", "1")})

@@ -76,7 +76,7 @@ PROFILES = [
 
 def of(name, **changes):
     target = TARGET.model_copy(update={"engine": name, **changes})
-    return engine.of(target), target
+    return engine.for_target(target), target
 
 
 def options(line):
@@ -119,7 +119,7 @@ def test_trtllm_is_told_what_the_plan_says():
 def test_every_profile_has_a_command_line(name):
     served, taken = 0, set(ARGUMENTS[name].read_text().splitlines())
     for profile in PROFILES:
-        its = engine.of(profile.target.model_copy(update={"engine": name}))
+        its = engine.for_target(profile.target.model_copy(update={"engine": name}))
         if profile.speculation is None or its.knows(profile.speculation.drafting):
             command = its.command(profile.target, profile.speculation, 8000)
             own = set(command) - set(profile.target.extra_args)  # what it adds of its own accord
@@ -171,7 +171,7 @@ def test_another_engines_page_is_named(name):
     (other,) = set(PAGES) - {name}
     with pytest.raises(EngineError, match=f"To fix: name `engine: {other}`"):
         of(name)[0].counters(PAGES[other])
-    assert of(name)[0].shown("<html>no page of counters</html>", "t") is None
+    assert of(name)[0].page_counters("<html>no page of counters</html>", "t") is None
 
 
 def test_what_each_knows():

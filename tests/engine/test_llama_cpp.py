@@ -54,7 +54,7 @@ def served(model, **changes):
 
 
 def llama():
-    return engine.of(served("x"))
+    return engine.for_target(served("x"))
 
 
 def settings(target, speculation=None):
@@ -89,13 +89,17 @@ def test_a_page_of_another_engine_names_it():
     with pytest.raises(EngineError, match=r"a page of vLLM, not of llama\.cpp\. To fix: name `engine: vllm`"):
         llama().counters(OF_VLLM)
     with pytest.raises(EngineError, match=r"of llama\.cpp, not of vLLM\. To fix: name `engine: llama_cpp`"):
-        engine.of(Target(name="v", model="x", max_model_len=64)).counters(PAGE)
-    assert llama().shown(OF_VLLM, "t") is None
+        engine.for_target(Target(name="v", model="x", max_model_len=64)).counters(PAGE)
+    assert llama().page_counters(OF_VLLM, "t") is None
 
 
 def test_an_older_release_lacks_drafts():
     older = "\n".join(line for line in PAGE.splitlines() if "spec_decode" not in line)
-    assert llama().shown(older, "t").lacks.startswith("llamacpp:spec_decode_num_drafts_total, which a newer")
+    assert (
+        llama()
+        .page_counters(older, "t")
+        .lacks.startswith("llamacpp:spec_decode_num_drafts_total, which a newer")
+    )
     with pytest.raises(EngineError, match="no llamacpp:spec_decode_num_drafts_total: this llama"):
         llama().counters(older)
 
@@ -192,9 +196,9 @@ def test_what_a_run_makes_is_planned_before_it_is_made(monkeypatch, tmp_path):
 
 def test_a_gguf_is_not_for_vllm(folder):
     target = served(folder("m.gguf"), engine="vllm")
-    assert "vLLM is served safetensors here. To fix: `engine: llama_cpp`" in engine.of(target).refusal(
-        target, None
-    )
+    assert "vLLM is served safetensors here. To fix: `engine: llama_cpp`" in engine.for_target(
+        target
+    ).refusal(target, None)
 
 
 @pytest.mark.parametrize("content", [b"", b"\x08\x00", b"version https://git-lfs.github.com/spec/v1"])
@@ -239,7 +243,7 @@ def test_the_plan_of_two_engines_is_taken_by_both():
     asked = {}
     for sweep in sweeps:
         for target, speculation in sweep.arms():
-            assert engine.of(target).refusal(target, speculation) is None
+            assert engine.for_target(target).refusal(target, speculation) is None
         cells = [(load, traffic) for load in sweep.loads(sweep.arms()[0]) for traffic in sweep.traffic()]
         asked.setdefault(sweep.target.name, []).extend(cells)
     vllm, wide, narrow = asked.values()

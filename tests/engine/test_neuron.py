@@ -27,7 +27,7 @@ def option(line: list[str], name: str) -> dict:
 
 @pytest.fixture
 def nxdi() -> NxdInference:
-    return engine.of(TARGET)
+    return engine.for_target(TARGET)
 
 
 def test_without_a_draft_one_option_is_added(nxdi):
@@ -82,7 +82,7 @@ def test_counters_that_its_release_lacks_are_none(nxdi):
     assert (found.server.prefix_cache_hits, found.spec_decode) == (0, None)
     assert found.server.generation_tokens > 0
     with pytest.raises(EngineError, match="vllm:prefix_cache_hits_total"):
-        engine.of(TARGET.model_copy(update={"engine": "vllm"})).counters(text)
+        engine.for_target(TARGET.model_copy(update={"engine": "vllm"})).counters(text)
 
 
 def test_where_it_is_not_installed_nothing_is_missing(nxdi):
@@ -90,7 +90,7 @@ def test_where_it_is_not_installed_nothing_is_missing(nxdi):
     with pytest.raises(EngineError, match="NxD Inference is not installed"):
         nxdi.build()
     assert hardware.computes_on_cpu()
-    assert engine.load_tool() is engine.of(TARGET.model_copy(update={"engine": "vllm"})).load_tool
+    assert engine.load_tool() is engine.for_target(TARGET.model_copy(update={"engine": "vllm"})).load_tool
 
 
 def test_arms_and_profiles_are_those_of_the_sample():

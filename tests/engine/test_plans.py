@@ -35,7 +35,7 @@ def parsed(parser, target, speculation):
 def agrees(parser, target, speculation):
     """Whether the engine read what the plan says; of another engine, whether that takes it at all."""
     if target.engine != "vllm":
-        assert engine.of(target).refusal(target, speculation) is None
+        assert engine.for_target(target).refusal(target, speculation) is None
         return
     got = parsed(parser, target, speculation)
     drafted = got.speculative_config or {}

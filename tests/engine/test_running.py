@@ -121,7 +121,7 @@ def test_a_failure_has_its_reason():
 
 
 def shown(text, model="m2"):
-    return telemetry.shown(text, model)
+    return telemetry.page_counters(text, model)
 
 
 RELEASES = {

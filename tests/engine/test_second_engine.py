@@ -61,7 +61,7 @@ def test_what_it_cannot_do_and_what_it_died_of_are_told(tmp_path):
 
 def test_an_engine_that_is_misspelt_names_the_near_match():
     with pytest.raises(ConfigError, match=r"no engine 'ecko' \(did you mean 'echo'\?\)"):
-        engine.of(Target(**TARGET | {"engine": "ecko"}))
+        engine.for_target(Target(**TARGET | {"engine": "ecko"}))
 
 
 def test_the_doctor_asks_it_too():
@@ -70,6 +70,7 @@ def test_the_doctor_asks_it_too():
 
 def test_a_whole_campaign_is_measured_on_it_and_replayed(monkeypatch):
     monkeypatch.setattr(campaign, "with_peaks", lambda hardware: hardware)
+    monkeypatch.setattr(campaign.loadgen, "dismiss", lambda: None)  # other tests go on with it
     group = {
         "target": TARGET, "baselines": ["eager"], "drafts": [{"method": "ngram"}],
         "num_speculative_tokens": [3], "domains": ["json"], "concurrency": [1], "num_requests": {1: 6},

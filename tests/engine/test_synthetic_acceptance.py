@@ -134,12 +134,13 @@ def test_vllm_accepts_as_often_as_it_is_told(played):
 
 def test_a_drafts_own_acceptance_is_counted_and_then_played(echo, scratch, monkeypatch):
     """The second engine plays none, and so both servers accept alike: what it was told is looked at."""
-    told, start = [], engine.of(echo).command
-    monkeypatch.setattr(engine.of(echo), "command", lambda *how: told.append(how[1]) or start(*how))
+    told, start = [], engine.for_target(echo).command
+    steady = echo.model_copy(update={"extra_args": ("steadily",)})
+    monkeypatch.setattr(engine.for_target(echo), "command", lambda *how: told.append(how[1]) or start(*how))
     asked = Experiment(
         name="playback",
         parameters={
-            "target": echo.model_dump(mode="json"), "domain": "json", "concurrency": [2], "turns": 2,
+            "target": steady.model_dump(mode="json"), "domain": "json", "concurrency": [2], "turns": 2,
             "speculation": {"method": "ngram", "num_speculative_tokens": 3},
             "requests_per_sequence": 2, "max_tokens": 60,
         },

@@ -65,7 +65,7 @@ def test_by_default_the_answer_is_cut_and_nothing_is_left(noisy):
     assert not noisy.is_alive()
 
 
-def test_an_engine_killed_on_the_way_makes_a_failed_record(scratch, played, point, hardware):
+def test_an_engine_killed_on_the_way_fails_its_record(scratch, played, point, hardware):
     assert httpx.get(f"{played.client.url}/metrics", trust_env=False).status_code == 401
     assert played.counters().spec_decode
     long = point(played.speculation, concurrency=1, num_requests=300, max_tokens=200)

@@ -60,7 +60,7 @@ def test_the_curve_is_thinned_and_keeps_its_ends(models):
     assert len(steps) <= 2 + 13
 
 
-def test_a_heads_curve_fits_a_page_and_says_how_far_guesses_are_right(models):
+def test_a_heads_curve_says_how_far_guesses_are_right(models):
     parts = [f"loss_{i}_epoch,full_acc_{i}_epoch,cond_acc_{i}_epoch" for i in range(4)]
     head = models / "pocket-dense-eagle3" / "training.csv"
     head.write_text(f"epoch,{','.join(parts)},loss_epoch\n1{',0.5,0.8,0.9' * 4},2.0\n")

@@ -42,7 +42,7 @@ def heads(model_folder, tmp_path_factory):
     return found
 
 
-def test_a_second_head_in_the_same_process_logs_its_own_epochs_once(heads):
+def test_a_second_head_logs_its_own_epochs_once(heads):
     for folder, epochs in zip(heads, ([1, 2], [1]), strict=True):
         with (folder / "training.csv").open() as file:
             assert [int(row["epoch"]) for row in csv.DictReader(file)] == epochs
@@ -115,7 +115,7 @@ def test_a_head_for_a_new_target_takes_its_class_and_tokens(recipe, heads, tmp_p
     assert verifier == {"name_or_path": str(mixture), "architectures": ["Qwen3MoeForCausalLM"]}
 
 
-def test_the_trainer_is_as_it_was_afterwards_even_if_training_fails():
+def test_the_trainer_is_restored_even_after_a_failure():
     from speculators.train import trainer
 
     def state():
@@ -139,7 +139,7 @@ def test_the_trainer_is_as_it_was_afterwards_even_if_training_fails():
 # what is shipped
 
 
-def test_publish_takes_the_newest_checkpoint_halved_and_without_paths(tmp_path):
+def test_publish_takes_the_newest_checkpoint(tmp_path):
     scratch = tmp_path / "scratch"
     for step in (2, 10, 9):
         folder = scratch / str(step)

@@ -99,7 +99,7 @@ def interrupted_after(saves):
 
 
 @pytest.mark.usefixtures("quick")
-def test_an_interrupted_training_ends_where_an_uninterrupted_one_does(tmp_path, monkeypatch):
+def test_an_interrupted_training_ends_at_the_same_place(tmp_path, monkeypatch):
     whole = train(tmp_path / "whole")
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "save", interrupted_after(2))

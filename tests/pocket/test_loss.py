@@ -13,7 +13,7 @@ def test_no_example_sees_another_and_none_its_future():
     assert open_.int().tolist() == want
 
 
-def test_an_example_in_a_packed_row_gives_the_logits_it_gives_alone():
+def test_a_packed_example_gives_the_logits_it_gives_alone():
     model = target.new_model(TINY).eval()
     ids, positions = torch.tensor([[5, 6, 7, 8, 9]]), torch.tensor([[0, 1, 0, 1, 2]])
     mask = loss.attention_mask(torch.tensor([[0, 0, 1, 1, 1]]))

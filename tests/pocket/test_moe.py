@@ -55,7 +55,7 @@ def test_with_fewer_experts_they_are_not(dense):
     assert (model(IDS).logits - dense(IDS).logits).abs().max() > 1e-3
 
 
-def test_experts_are_as_large_together_as_the_mlps_they_come_from(dense):
+def test_experts_together_are_as_large_as_their_mlps(dense):
     model = moe.upcycled(dense, num_experts=8, num_experts_per_tok=2)
     of_routers = sum(router.weight.numel() for router in moe.routers(model))
     assert model.num_parameters() - of_routers == dense.num_parameters()
@@ -138,7 +138,7 @@ def test_a_tiny_one_learns_resumes_and_leaves_what_vllm_reads(started, monkeypat
     assert (shape.num_moe_layers, shape.num_experts, shape.moe_intermediate_size) == (2, 8, 8)
 
 
-def test_a_checkpoint_from_other_dense_weights_is_not_gone_on_from(started):
+def test_a_checkpoint_of_other_dense_weights_is_left(started):
     train(started, TINY.model_copy(update={"steps": 1, "start_sha256": "old"}))
     with pytest.raises(ConfigError, match="has another start_sha256: remove it"):
         train(started, TINY.model_copy(update={"steps": 1, "start_sha256": "new"}))

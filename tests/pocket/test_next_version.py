@@ -67,7 +67,7 @@ def test_only_the_difference_learns_and_at_first_it_is_none(old, tmp_path):
     assert sum(len(group["params"]) for group in adam.param_groups) == len(learns)
 
 
-def test_it_learns_new_traffic_and_ships_the_difference_alone(old, trained):
+def test_it_learns_new_traffic_and_ships_a_difference(old, trained):
     folder, last = trained
     assert {path.name for path in (folder / "next").iterdir()} == {FILE, "recipe.json", "training.csv"}
     assert set(last) >= {"sql_loss", "json_loss", "prose_loss"}
@@ -93,7 +93,7 @@ def test_the_copy_is_the_version_before_plus_the_difference(old, trained, copy):
     torch.testing.assert_close(after[MATRIX].float(), wide, atol=1e-3, rtol=1e-2)
 
 
-def test_the_copy_is_served_as_a_model_and_is_the_same_every_time(trained, old, copy, tmp_path):
+def test_the_copy_is_served_and_is_the_same_every_time(trained, old, copy, tmp_path):
     model = AutoModelForCausalLM.from_pretrained(copy)
     assert model.config.num_hidden_layers == 2
     assert not {"quality.json", "recipe.json", "training.csv"} & {path.name for path in copy.iterdir()}

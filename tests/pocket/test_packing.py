@@ -58,7 +58,7 @@ def test_a_label_is_the_next_token_of_its_example():
             assert labels[-1] == -100
 
 
-def test_answers_weigh_one_prompts_less_and_what_has_no_label_nothing():
+def test_answers_weigh_more_than_prompts_in_the_loss():
     prompts = {ids[0]: prompt for ids, prompt in examples()}
     for batch in pack(examples()):
         assert (batch.weights[batch.labels == -100] == 0).all()

@@ -71,7 +71,7 @@ def test_the_mixtures_heads_go_on_from_the_dense_ones(heads):
     assert shared[0] == shared[1]
 
 
-def test_a_head_of_each_noise_lies_beside_the_mixtures_other_heads(heads):
+def test_a_head_of_each_noise_has_its_own_folder(heads):
     train.run("moe-noise", "cpu", lambda line: None)
     assert [(recipe.router_noise, out) for recipe, out in heads] == [
         (strength, f"models/pocket-moe-eagle3-noise-{strength:g}") for strength in (0, 0.25, 0.5, 1, 2, 4)
@@ -113,7 +113,7 @@ def test_a_studied_head_is_not_among_the_models(heads, monkeypatch):
     assert heads == [(BASE, "build/train/study")]
 
 
-def test_all_is_everything_that_is_served_and_the_card_but_no_study(monkeypatch):
+def test_all_trains_what_is_served_but_no_study(monkeypatch):
     ran = []
     served = [
         "target",
@@ -170,7 +170,7 @@ def test_the_next_version_is_judged_on_old_and_new_traffic(copies):
     assert sum(recipe.shares.values()) == pytest.approx(1.0)
 
 
-def test_the_old_head_is_trained_on_for_the_copy_that_is_served(copies, heads):
+def test_the_old_head_is_trained_on_for_the_copy(copies, heads):
     train.run("next-eagle3", "cpu", lambda line: None)
     assert copies == [COPIED]
     ((recipe, out),) = heads

@@ -97,7 +97,7 @@ def test_tables_hold_both_bills_and_the_ways_to_buy():
 @pytest.mark.parametrize(
     ("of_them", "api", "share"), [(5, "GPT-5.4", 0.125), (0, "GPT-5.4", 0), (5, HOST, 0)]
 )
-def test_the_share_of_prompts_that_is_estimated_where_a_bill_needs_it(of_them, api, share):
+def test_a_bill_estimates_its_share_of_prompts(of_them, api, share):
     counted = {"input_characters": 40, "output_characters": 80, "input_tokens": 10, "output_tokens": 20}
     listed = api_prices.apis([api], counted)
     assert api_prices.estimated(listed, {**counted, "guessed_characters": of_them}) == share

@@ -132,7 +132,7 @@ def test_without_records_one_message_says_what_measures(group):
 
 
 @pytest.mark.usefixtures("results")
-def test_an_unmeasured_version_leaves_the_rest_of_the_chapter():
+def test_an_unmeasured_version_leaves_the_rest():
     mine, later = versions.parts(config.load(CHAPTER, "cpu", "full"))
     assert (len(mine.sweeps), len(later.sweeps), len(later.experiments)) == (1, 1, 1)
     synthetic.write(mine)

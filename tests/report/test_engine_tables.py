@@ -65,7 +65,7 @@ def test_a_faster_engine_that_gains_less_is_told_so():
 
 
 @pytest.mark.parametrize(("drafted", "tables"), [(True, 1), (False, 3)])
-def test_a_campaign_that_was_broken_off_is_shown_as_far_as_it_went(drafted, tables):
+def test_a_campaign_cut_short_is_drawn_so_far(drafted, tables):
     lacking = dataclasses.replace(SLOW, failed=lambda point: (point.speculation is None) == drafted)
     page = engine_tables.render(measured(vllm=lacking, llama_cpp=lacking))
     assert sum(line.startswith("| load") for line in page.splitlines()) == tables
@@ -73,7 +73,7 @@ def test_a_campaign_that_was_broken_off_is_shown_as_far_as_it_went(drafted, tabl
     assert engine_tables.faster_baseline() == []
 
 
-def test_the_front_page_names_a_faster_engine_of_the_same_precision():
+def test_the_front_page_names_a_faster_engine():
     measured(vllm=SLOW, llama_cpp=FAST)
     (said,) = engine_tables.faster_baseline()
     assert "Without speculation llama.cpp (float32) serves smollm2-135m at 1." in said

@@ -136,7 +136,7 @@ def test_names_of_lines_that_end_together_are_apart():
     plt.close(ax.get_figure())
 
 
-def test_names_of_lines_that_end_at_the_top_stay_below_the_title():
+def test_names_of_lines_stay_below_the_title():
     (ax,) = style.panels(1)
     ax.set(xlim=(0, 8), ylim=(0, 1))
     style.name_lines(ax, {"json": (8, 0.97), "chat": (8, 0.98), "code": (8, 0.96), "prose": (8, 0.2)})

@@ -194,7 +194,7 @@ def test_a_head_past_its_trained_depth_is_named(world):
     assert "EAGLE-3 K=5 drafts deeper than the 3 tokens" in told(world, trained(3))[0]
 
 
-def test_windows_that_were_not_full_are_named_with_their_mean(world):
+def test_windows_not_full_are_named_with_their_mean(world):
     text, warned = told(world)
     assert "Not full" in warned  # made-up rows have no steady window, as old records
     assert "a batch here is the number of slots, not of requests in flight" in text

@@ -9,7 +9,7 @@ def test_the_deliverable_is_written_from_todays_records():
     assert kept == skill.text(), "write it again: specbook skill"
 
 
-def test_only_shapes_and_pocket_models_were_measured_on_a_gpu_as_it_says():
+def test_the_page_says_what_was_measured_on_a_gpu():
     targets = [run.point.target for run in records.load() if run.hardware.gpu_name]
     assert targets
     assert all(one.load_format == "dummy" or one.name.startswith("pocket-") for one in targets)

@@ -35,7 +35,7 @@ class Samples(NamedTuple):
 
     @classmethod
     def of(cls, a: pd.DataFrame, b: pd.DataFrame) -> "Samples":
-        """Of windows of one cell: those of shared rounds alone, where these are enough."""
+        """Samples of the windows of one cell: of shared rounds alone, where these are enough."""
         shared = set(a["round"]) & set(b["round"])
         both = [own[own["round"].isin(shared)] for own in (a, b)]
         paired = min(own["restart"].nunique() for own in both) >= MIN_INTERVAL

@@ -25,7 +25,7 @@ from specbook.stats.monitors import Growth, ShiryaevRoberts
 MOST_REFUSED = 5
 """Prompts that a server refuses, one after the other, until nothing but refusals is expected of it."""
 MONITOR = ShiryaevRoberts()
-"""Of the chapter's monitors the one whose threshold follows from the rate of false alarms."""
+"""The one of the chapter's monitors whose threshold follows from the rate of false alarms."""
 
 
 class Asked(Protocol):
@@ -63,7 +63,7 @@ def probe(
         EngineError: if it stops answering, refuses one prompt after the other, or its counters are not of its
             answers.
     """
-    shown(server)
+    read_counters(server)
     refused, until = 0, clock() + seconds
     for prompt in prompts:
         if clock() >= until:
@@ -75,7 +75,7 @@ def probe(
         yield probed
 
 
-def shown(server: Asked) -> Counters:
+def read_counters(server: Asked) -> Counters:
     """What it has counted; raises ConfigError if it does not show that."""
     counted = server.counters()
     if counted is None:
@@ -162,7 +162,7 @@ def watch(server: Asked, rule: Rule, ticks: Iterable[object]) -> Iterator[Interv
 
 
 def _drafting(server: Asked) -> Counters:
-    if (now := shown(server)).spec_decode is None:
+    if (now := read_counters(server)).spec_decode is None:
         raise ConfigError(f"{server.client.url} does not draft: there is nothing to accept. Give it a draft")
     return now
 

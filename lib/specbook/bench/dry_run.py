@@ -44,7 +44,7 @@ def preview(plans: Sequence[AnyPlan], since: datetime | None = None, replicate: 
     """What is missing of these plans on this machine; see `campaign.measure`."""
     here = detect()
     todo = campaign.missing(plans, here, since, replicate)
-    servers = [shlex.join(engine.of(p.target).command(*p.arm, 8000)) for p in todo]
+    servers = [shlex.join(engine.for_target(p.target).command(*p.arm, 8000)) for p in todo]
     others = [asked for plan in plans for asked in experiments.missing(plan, here, since)]
     checks = sum(len(lossless_check.missing(sweep, here)) for plan in plans for sweep in plan.parts())
     points = sum(len(plan.points()) for plan in plans)

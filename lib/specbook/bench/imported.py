@@ -73,7 +73,7 @@ def take(files: Sequence[Path], name: str, draft: Any = None) -> tuple[list[RunR
     for run_id, (head, seen, table) in sorted(found.items()):
         point = head["point"].model_copy(update={"restart": restarts[_cell(head["point"])]})
         restarts[_cell(point)] += 1
-        got = measure_point.kept(run_id, point, UNKNOWN.id, seen, table)
+        got = measure_point.measurement(run_id, point, UNKNOWN.id, seen, table)
         made.append(RunRecord(**head | {"point": point, "key": point.key, "measurement": got}))
     for record in made:
         records.append(record)

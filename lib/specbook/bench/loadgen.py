@@ -40,7 +40,7 @@ def measured_and_warmup(
     traffic: Traffic, num_requests: int, num_warmups: int
 ) -> tuple[list[Prompt], list[Prompt]]:
     """(measured, warm-up) prompts: the measured ones do not depend on how many warm-ups there are."""
-    chosen = select_prompts(prompt_files.of(traffic), num_requests + num_warmups, traffic.seed)
+    chosen = select_prompts(prompt_files.for_traffic(traffic), num_requests + num_warmups, traffic.seed)
     return chosen[:num_requests], chosen[num_requests:]
 
 

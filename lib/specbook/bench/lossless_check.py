@@ -125,7 +125,7 @@ def _spread(divergences: Sequence[Divergence]) -> Sequence[Divergence]:
 
 
 def _asked(traffic: Sequence[Traffic], num_prompts: int) -> list[Prompt]:
-    return [prompt for kind in traffic for prompt in prompt_files.of(kind)[:num_prompts]]
+    return [prompt for kind in traffic for prompt in prompt_files.for_traffic(kind)[:num_prompts]]
 
 
 def _digest(traffic: Sequence[Traffic]) -> str:

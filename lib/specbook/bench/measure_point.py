@@ -81,11 +81,13 @@ def measure(
             if isinstance(error, HangError):
                 server.stop()  # it would hang on the next point too
             return RunRecord(**head, provenance=origin, status="failed", reason=reason, measurement=None)
-    measurement = kept(head["run_id"], point, hardware.id, window, table)
-    return RunRecord(**head, provenance=origin, status="ok", reason=None, measurement=measurement)
+    got = measurement(head["run_id"], point, hardware.id, window, table)
+    return RunRecord(**head, provenance=origin, status="ok", reason=None, measurement=got)
 
 
-def kept(run_id: str, point: Point, hardware_id: str, window: Window, table: pd.DataFrame) -> Measurement:
+def measurement(
+    run_id: str, point: Point, hardware_id: str, window: Window, table: pd.DataFrame
+) -> Measurement:
     """What a window gave; its per-request rows are on disk when this returns."""
     path = records.folder(hardware_id, point.chapter) / f"{run_id}.parquet"
     return Measurement(
@@ -113,7 +115,7 @@ def _head(point: Point, hardware: Hardware, together: Round) -> dict[str, Any]:
 
 
 def _provenance(point: Point, server: Server | None, bench: list[str]) -> Provenance:
-    line = server.command if server else engine.of(point.target).command(*point.arm, port=0)
+    line = server.command if server else engine.for_target(point.target).command(*point.arm, port=0)
     ran = {"server_command": line, "bench_command": bench}
     origin = provenance.today(*point.arm, point.traffic)
     return origin.model_copy(update={name: tuple(map(paths.portable, args)) for name, args in ran.items()})

@@ -29,7 +29,7 @@ def of_prompts(traffic: Iterable[Traffic]) -> list[str]:
 
 
 def of_lengths(sweeps: Iterable[Plan]) -> list[str]:
-    """Of which sweeps some prompts are too long for the target."""
+    """A note for each kind of traffic that has prompts too long for the target."""
     return list(dict.fromkeys(filter(None, map(too_long, sweeps))))
 
 
@@ -89,7 +89,7 @@ def too_long(plan: Plan) -> str | None:
     room = plan.target.max_model_len - plan.max_tokens
     if not paths.at(plan.prompts).is_file():  # a data set that a dry run does not fetch
         return None
-    asked = {prompt.id: prompt for traffic in plan.traffic() for prompt in prompt_files.of(traffic)}
+    asked = {prompt.id: prompt for traffic in plan.traffic() for prompt in prompt_files.for_traffic(traffic)}
     # A token is a byte or more, so only what has more bytes than there is room for is worth a tokenizer.
     texts = {one.id: text for one in asked.values() if len((text := _text(one)).encode()) > room}
     long = {name: n for name, n in _lengths(file, texts).items() if n > room}

@@ -132,7 +132,7 @@ def weights_sha256(target: Target, speculation: Speculation | None) -> dict[str,
 
 def today(target: Target, speculation: Speculation | None, traffic: Traffic | None = None) -> Provenance:
     """What a measurement started now would say of itself; the command lines are for whoever runs them."""
-    own = engine.of(target)
+    own = engine.for_target(target)
     environment = own.environment(target, speculation)
     # Another engine is no part of this one's build; but its load generator is part of a measurement.
     tools = {name for each in engine.known() if each.load_tool for name in each.packages}

@@ -90,7 +90,7 @@ class Phases(Frozen):
             ConfigError: if a domain has no prompts.
         """
         rng, names = random.Random(seed), {domain for phase in self.phases for domain in phase}
-        by_domain = {name: files.of(Traffic(domain=name)) for name in sorted(names)}
+        by_domain = {name: files.for_traffic(Traffic(domain=name)) for name in sorted(names)}
         return [rng.choice(by_domain[rng.choice(self._phase(i, rng))]) for i in range(self.num_requests)]
 
     def _phase(self, place: int, rng: random.Random) -> tuple[str, ...]:

@@ -102,7 +102,7 @@ def _counted(server: Server | Running, before: Counters | None, output_tokens: i
 
 def served(profile: Profile) -> str:
     """What serves a profile: engine, model, precision, method."""
-    by = engine.of(profile.target)
+    by = engine.for_target(profile.target)
     dtype = SHORT.get(profile.target.dtype, profile.target.dtype)
     method = profile.speculation.label if profile.speculation else "no speculation"
     return f"{by.title} {by.build().version}, {profile.target.name} {dtype}, {method}"

@@ -219,7 +219,7 @@ class Plan(AnyPlan):
         """
         if not traffic.file().is_file() and datasets.kept_as(str(traffic.prompts)):
             return
-        distinct, batch = len(prompt_files.of(traffic)), max(self.concurrency, default=1)
+        distinct, batch = len(prompt_files.for_traffic(traffic)), max(self.concurrency, default=1)
         if distinct < batch:
             raise self._error(
                 f"{self.prompts} has {distinct} distinct prompts of {traffic.domain!r}, and a batch of "

@@ -214,7 +214,7 @@ def _asked(line: _Line) -> tuple[Message, ...]:
     return turns
 
 
-def of(traffic: Traffic) -> list[Prompt]:
+def for_traffic(traffic: Traffic) -> list[Prompt]:
     """The prompts of one kind of traffic: of a file of your own, the lines that bear its domain, or none.
 
     A domain that is called as the file is (`mt-bench` of `mt-bench.jsonl`) means all of its lines.

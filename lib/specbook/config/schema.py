@@ -134,7 +134,7 @@ class Draft(Frozen):
     @property
     def drafting(self) -> type[methods.Method]:
         """The registered method."""
-        return methods.of(self.method, self.parallel_drafting)
+        return methods.by_name(self.method, self.parallel_drafting)
 
 
 class Speculation(Draft):

@@ -9,7 +9,7 @@ from typing import Literal
 import yaml
 
 from specbook.deploy.kubectl import NO_KIND, Kubectl, KubectlError
-from specbook.deploy.manifests import Manifest, shown, title
+from specbook.deploy.manifests import Manifest, printable, title
 from specbook.errors import ClusterError
 
 MANAGER = "--field-manager=specbook"
@@ -95,8 +95,8 @@ def sides(diff: str) -> tuple[Manifest | None, Manifest | None]:
 
 def difference(live: Manifest | None, wanted: Manifest) -> str:
     """What would change, as a unified diff without secrets and without what only the server writes."""
-    before = yaml.safe_dump(shown(live)).splitlines() if live else []
-    after = yaml.safe_dump(shown(wanted)).splitlines()
+    before = yaml.safe_dump(printable(live)).splitlines() if live else []
+    after = yaml.safe_dump(printable(wanted)).splitlines()
     lines = difflib.unified_diff(before, after, "on the cluster", title(wanted), lineterm="", n=2)
     return "\n".join(lines)
 

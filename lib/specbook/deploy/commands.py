@@ -79,9 +79,9 @@ def _say(line: str) -> None:
 @app.command()
 def render(overlay: Overlay) -> None:
     """Print an overlay's objects as YAML, secrets hidden: to read, not to apply."""
-    from specbook.deploy.manifests import shown
+    from specbook.deploy.manifests import printable
 
-    typer.echo(yaml.safe_dump_all([shown(m) for m in _objects(overlay)], sort_keys=False), nl=False)
+    typer.echo(yaml.safe_dump_all([printable(m) for m in _objects(overlay)], sort_keys=False), nl=False)
 
 
 @app.command()

@@ -180,7 +180,7 @@ def hidden(value: str) -> str:
     return f"<hidden {hashlib.blake2b(value.encode(), key=SALT, digest_size=3).hexdigest()}>"
 
 
-def shown(manifest: Manifest) -> Manifest:
+def printable(manifest: Manifest) -> Manifest:
     """A copy that may be printed: what only the server writes is left out, secrets are hidden."""
     clean = copy.deepcopy(manifest)
     clean.pop("status", None)

@@ -6,9 +6,9 @@ Every folder here is an engine and is imported, so to add an engine is to add it
 from importlib import import_module
 from pkgutil import iter_modules
 
-from specbook.engine.base import known, load_tool, of, register
+from specbook.engine.base import for_target, known, load_tool, register
 
-__all__ = ["import_all", "known", "load_tool", "of", "register"]
+__all__ = ["for_target", "import_all", "known", "load_tool", "register"]
 
 
 def import_all() -> None:

@@ -197,7 +197,7 @@ class Engine(Protocol):
             EngineError: if something is missing that every release we know has.
         """
 
-    def shown(self, text: str, model: str) -> Counters | None:
+    def page_counters(self, text: str, model: str) -> Counters | None:
         """The same of a server that others started, of whatever release; None if it is not this engine.
 
         Decided by a sign that only this engine has, since any page may answer at `counters_path`. Of several
@@ -227,7 +227,7 @@ def known() -> list[Engine]:
     return [_REGISTRY[name] for name in sorted(_REGISTRY)]
 
 
-def of(target: Target) -> Engine:
+def for_target(target: Target) -> Engine:
     """The engine that serves a target.
 
     Raises:

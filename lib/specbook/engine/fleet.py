@@ -33,7 +33,7 @@ def at_once(arms: Sequence[Arm]) -> int:
     On an accelerator each takes the share of the memory that its `--gpu-memory-utilization` says; one that
     says none takes nearly all of it.
     """
-    builds = [engine.of(target).build() for target, _ in arms]
+    builds = [engine.for_target(target).build() for target, _ in arms]
     if any(build.device != "cpu" for build in builds):
         shares = sorted((target.memory_share for target, _ in arms), reverse=True)
         return max(1, sum(taken <= 1 for taken in accumulate(shares)))

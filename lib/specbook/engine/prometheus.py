@@ -30,7 +30,7 @@ def lacking(text: str, name: str, title: str, release: str) -> str:
 
     `release`: the one whose names are known.
     """
-    owner = next((each for each in base.known() if each.shown(text, "") is not None), None)
+    owner = next((each for each in base.known() if each.page_counters(text, "") is not None), None)
     if owner is None or owner.title == title:
         return f"/metrics has no {name}: this {title} release is not one specbook knows ({release})"
     return f"/metrics is a page of {owner.title}, not of {title}. To fix: name `engine: {owner.name}`"

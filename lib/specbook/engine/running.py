@@ -66,9 +66,10 @@ class Running:
             return None
         place = self.client.url + self._engine.counters_path
         try:
-            counters = self._engine.shown(self.client.get(self._engine.counters_path), self.client.model)
+            page = self.client.get(self._engine.counters_path)
         except UNREACHED as error:
             raise EngineError(f"{place} can no longer be read: {connection.failure(error)}") from error
+        counters = self._engine.page_counters(page, self.client.model)
         if counters is None:
             raise EngineError(f"{place} is not {self._engine.title}'s now: several servers share the address")
         return counters
@@ -115,7 +116,7 @@ class Running:
                 page = self.client.get(engine.counters_path)
             except UNREACHED:
                 continue
-            if engine.shown(page, self.client.model) is not None:
+            if engine.page_counters(page, self.client.model) is not None:
                 return engine
         return None
 

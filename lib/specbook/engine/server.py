@@ -53,7 +53,7 @@ class Server:
         self.target, self.speculation, self.api_key = target, speculation, api_key
         self.port = port or preflight.free_port()
         self.ready_timeout_s = ready_timeout_s
-        self.engine = engine.of(target)
+        self.engine = engine.for_target(target)
         if api_key and self.engine.key_variable is None:
             raise ConfigError(
                 f"{self.engine.title} takes a key on its command line, where other users could read it. To "

@@ -24,7 +24,7 @@ class Piece:
     """What one event adds to an answer."""
 
     text: str = ""
-    """Of the answer itself."""
+    """Text of the answer itself."""
     reasoning: str = ""
     """What a reasoning model says before its answer."""
     calls: str = ""
@@ -169,7 +169,7 @@ def _output_tokens(usage: Any) -> int | None:
 
 
 def _piece(delta: Any) -> Piece:
-    """Of a delta, a message, or a choice of the older completions; empty where it is null."""
+    """The piece in a delta, a message, or a choice of the older completions; empty where it is null."""
     if not isinstance(delta, Mapping):
         return Piece()
     content = delta.get("content")

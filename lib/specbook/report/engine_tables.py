@@ -66,7 +66,7 @@ def faster_baseline() -> list[str]:
 
 def title(target: Target) -> str:
     """`llama.cpp (Q4_1)`."""
-    return f"{engine.of(target).title} ({target.quantization or target.dtype})"
+    return f"{engine.for_target(target).title} ({target.quantization or target.dtype})"
 
 
 def _targets(runs: RunSet) -> dict[str, Target]:

@@ -142,7 +142,7 @@ def accuracy(runs: Iterable[RunRecord]) -> Estimate | None:
     for run in (run for run in runs if run.point.speculation is None):
         traffic, answers = run.point.traffic, records.requests(run)
         if run.provenance.prompts_sha256 == provenance.prompts_sha256(traffic):
-            rows = {one.id: one.row for one in prompt_files.of(traffic) if greedy.knows(one.row)}
+            rows = {one.id: one.row for one in prompt_files.for_traffic(traffic) if greedy.knows(one.row)}
             good = answers[answers["error"].isna() | (answers["error"] == "")]
             for name, text in good[["prompt_id", "text"]].itertuples(index=False):
                 if name in rows:

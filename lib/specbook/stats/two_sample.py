@@ -22,7 +22,7 @@ class TwoSample(NamedTuple):
     p_value: float
     """Probability of one at least as large if both sides sample from one distribution."""
     num_answers: int
-    """Of both sides together."""
+    """Answers of both sides together."""
 
 
 def two_sample(

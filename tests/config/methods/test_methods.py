@@ -75,7 +75,7 @@ def test_a_missing_package_is_named_before_the_start(monkeypatch):
 
 
 def p_eagle(**config) -> None:
-    methods.of("eagle3", True).check_draft(Checkpoint("t", SIZES), Checkpoint("d", {**SIZES, **config}))
+    methods.by_name("eagle3", True).check_draft(Checkpoint("t", SIZES), Checkpoint("d", {**SIZES, **config}))
 
 
 def test_a_head_that_drafts_in_parallel_names_its_mask_token():
@@ -88,7 +88,7 @@ def test_a_head_that_drafts_in_parallel_names_its_mask_token():
 
 
 def test_a_head_says_the_targets_size_where_its_own_differs():
-    eagle3, target = methods.of("eagle3"), Checkpoint("t", SIZES)
+    eagle3, target = methods.by_name("eagle3"), Checkpoint("t", SIZES)
     nested = {"transformer_layer_config": {"vocab_size": 4096, "hidden_size": 32}, "target_hidden_size": 64}
     eagle3.check_draft(target, Checkpoint("d", nested))
     with pytest.raises(ConfigError, match="hidden_size 32, target t has 64"):
@@ -103,7 +103,7 @@ def told_by(verifier=None, **proposal) -> Checkpoint:
 
 @pytest.mark.parametrize("parallel", [False, True])
 def test_a_head_for_a_target_of_another_class_is_refused(parallel):
-    method, target = methods.of("eagle3", parallel), Checkpoint("t", SIZES | {"architectures": ["A"]})
+    method, target = methods.by_name("eagle3", parallel), Checkpoint("t", SIZES | {"architectures": ["A"]})
     with pytest.raises(
         ConfigError, match="draft d was trained for old, a B, and target t is a A: use a draft"
     ):

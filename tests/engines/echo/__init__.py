@@ -47,7 +47,7 @@ class Echo:
             ) if places else None,
         )  # fmt: skip
 
-    def shown(self, text, model):
+    def page_counters(self, text, model):
         return self.counters(text) if '"guessed_right_by_place"' in text else None
 
     def pulse(self, text):

@@ -1,7 +1,7 @@
 """The echo engine's server: `serve.py PORT K [HOW]`. A word is a token; a step says up to K + 1 of them.
 
 Like a real one it has a process of its own, in a session of its own. How: `slowly` takes minutes to start,
-`silently` counts and never answers.
+`silently` counts and never answers, `steadily` waits before each step.
 """
 
 import json
@@ -54,7 +54,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.say({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]})
         for step in steps:
-            time.sleep(STEP_S)
+            time.sleep(STEP_S if HOW == "steadily" else 0)
             self.say({"choices": [{"index": 0, "delta": {"content": " ".join(step) + " "}}]})
         self.say({"choices": [], "usage": usage})
         self.wfile.write(b"data: [DONE]\n\n")
@@ -84,7 +84,7 @@ def count(heard, steps):
                 COUNTS["guessed_right_by_place"][place] += 1
 
 
-if HOW not in (None, "slowly", "silently"):
+if HOW not in (None, "slowly", "silently", "steadily"):
     sys.exit(f"I cannot say {HOW}")
 subprocess.Popen([sys.executable, "-IS", "-c", "import time; time.sleep(600)"], start_new_session=True)
 if HOW == "slowly":

@@ -98,7 +98,7 @@ class _Run:
         )  # fmt: skip
 
     def _prompts(self) -> list[files.Prompt]:
-        return [one for name in self.asked.domains for one in files.of(Traffic(domain=name))]
+        return [one for name in self.asked.domains for one in files.for_traffic(Traffic(domain=name))]
 
     def _may_end(self, observer: Observer) -> bool:
         if self.done_at is None or (self.asked.until_ready or 0) > observer.ready:

@@ -80,7 +80,7 @@ def recorded(asked: Steps, domain: str) -> list[tuple[list[dict], str]]:
     answers: dict[str, tuple[list[dict], str]] = {}
     for run in records.load(detect().id):
         if _fits(run, asked.target, domain, weights):
-            turns = {one.id: one.turns() for one in prompt_files.of(run.point.traffic)}
+            turns = {one.id: one.turns() for one in prompt_files.for_traffic(run.point.traffic)}
             rows = records.requests(run)
             rows = rows[rows["error"].isna() | (rows["error"] == "")]
             for name, text in rows[["prompt_id", "text"]].itertuples(index=False):
@@ -192,7 +192,7 @@ def router_noise(asked: Noise) -> NoisyRouter:
 
 
 def _prompts(asked: Noise, domain: str) -> list[Prompt]:
-    prompts = prompt_files.of(Traffic(domain=domain))
+    prompts = prompt_files.for_traffic(Traffic(domain=domain))
     if not all(greedy.knows(one.row) for one in prompts):
         raise ConfigError(f"prompts of {domain!r} do not say how to judge an answer: leave the domain out")
     return prompts[: asked.prompts_per_domain]

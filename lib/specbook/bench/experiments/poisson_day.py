@@ -68,7 +68,7 @@ def day(asked: Day) -> DayArms:
         EngineError: if a server does not start, answers nothing, or ends. Requests that are lost are a
             result.
     """
-    prompts = [one for kind in asked.traffic() for one in prompt_files.of(kind)]
+    prompts = [one for kind in asked.traffic() for one in prompt_files.for_traffic(kind)]
     made = []
     arms = [None, *asked.speculations]
     for restart in range(asked.restarts):

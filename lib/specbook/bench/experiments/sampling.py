@@ -54,7 +54,8 @@ def sample(asked: Sampling) -> SampledAnswers:
         ConfigError: if prompts or models cannot be used.
         EngineError: if a server does not start or answer.
     """
-    prompts = [one for kind in asked.traffic for one in prompt_files.of(kind)[: asked.prompts_per_domain]]
+    kinds = map(prompt_files.for_traffic, asked.traffic)
+    prompts = [one for kind in kinds for one in kind[: asked.prompts_per_domain]]
     seeds = count()
     arms = [arm for restart in range(asked.restarts) for arm in _restart(asked, prompts, restart, seeds)]
     return SampledAnswers(prompt_ids=tuple(prompt.id for prompt in prompts), arms=tuple(arms))

@@ -52,7 +52,7 @@ def profile_steps(asked: StepProfile) -> StepTimes:
         ConfigError: if the engine has no profiler, or the models cannot work.
         EngineError: if a server does not start or answer, or no step was profiled.
     """
-    profiler = engine.of(asked.target).profiler
+    profiler = engine.for_target(asked.target).profiler
     if profiler is None:
         raise ConfigError(f"engine {asked.target.engine!r} has no profiler: leave the experiment out")
     how = Phases(

@@ -7,9 +7,9 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from specbook.config.checkpoint import Checkpoint
-from specbook.config.methods.base import OF_EVERY_METHOD, Method, detect, known, of, register
+from specbook.config.methods.base import OF_EVERY_METHOD, Method, by_name, detect, known, register
 
-__all__ = ["OF_EVERY_METHOD", "Checkpoint", "Method", "detect", "import_all", "known", "of", "register"]
+__all__ = ["OF_EVERY_METHOD", "Checkpoint", "Method", "by_name", "detect", "import_all", "known", "register"]
 
 
 def import_all() -> None:

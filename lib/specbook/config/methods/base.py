@@ -130,7 +130,7 @@ def known() -> list[type[Method]]:
     return [_REGISTRY[key] for key in sorted(_REGISTRY)]
 
 
-def of(name: str, parallel_drafting: bool = False) -> type[Method]:
+def by_name(name: str, parallel_drafting: bool = False) -> type[Method]:
     """The method that a plan names.
 
     Raises:

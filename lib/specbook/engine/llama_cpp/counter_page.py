@@ -26,7 +26,7 @@ ERROR = re.compile(r"^[\d.]+ E (.*)")
 """`0.00.006 E srv    load_model: ...`."""
 
 
-def shown(text: str) -> Counters | None:
+def page_counters(text: str) -> Counters | None:
     """What the page of a llama.cpp tells, whatever its release; None if it is no such page.
 
     It counts no requests and no time in the queue, and knows no preemption.
@@ -53,7 +53,7 @@ def read(text: str) -> Counters:
     Raises:
         EngineError: for a page of another engine, or without one of the counters.
     """
-    found = shown(text)
+    found = page_counters(text)
     if found is None or found.lacks:
         missing = found.lacks.partition(",")[0] if found and found.lacks else PROMPT
         raise EngineError(prometheus.lacking(text, missing, "llama.cpp", "b11549"))

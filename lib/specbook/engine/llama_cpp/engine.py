@@ -82,9 +82,9 @@ class LlamaCpp:
         """From Prometheus text."""
         return counter_page.read(text)
 
-    def shown(self, text: str, model: str) -> Counters | None:
-        """Of any release; a server has one model, and does not name it there."""
-        return counter_page.shown(text)
+    def page_counters(self, text: str, model: str) -> Counters | None:
+        """Counters of any release; a server has one model, and does not name it there."""
+        return counter_page.page_counters(text)
 
     def pulse(self, text: str) -> Pulse:
         """Its lines of the same text."""

@@ -92,12 +92,12 @@ class Sglang:
         Raises:
             EngineError: for a page of another engine.
         """
-        if (found := self.shown(text, "")) is None:
+        if (found := self.page_counters(text, "")) is None:
             raise EngineError(prometheus.lacking(text, SERVER["prompt_tokens"], self.title, "0.5.23"))
         return found
 
-    def shown(self, text: str, model: str) -> Counters | None:
-        """Of any release. It tells how often it verified, and no count of draft tokens: see `lacks`."""
+    def page_counters(self, text: str, model: str) -> Counters | None:
+        """Counters of any release: how often it verified, and no count of draft tokens (see `lacks`)."""
         totals = prometheus.totals(text, OWN)
         if not totals:
             return None

@@ -93,12 +93,12 @@ class TensorRtLlm:
         Raises:
             EngineError: for a page of another engine.
         """
-        if (found := self.shown(text, "")) is None:
+        if (found := self.page_counters(text, "")) is None:
             raise EngineError(prometheus.lacking(text, SERVER["prompt_tokens"], self.title, "1.3"))
         return found
 
-    def shown(self, text: str, model: str) -> Counters | None:
-        """Of any release; it knows pauses of requests, and counts none."""
+    def page_counters(self, text: str, model: str) -> Counters | None:
+        """Counters of any release; it knows pauses of requests, and counts none."""
         totals = prometheus.totals(text, OWN)
         if not totals:
             return None

@@ -74,7 +74,7 @@ class Vllm:
     load_tool = Bench()
     profiler = TorchProfiler()
     counters = staticmethod(telemetry.read)
-    shown = staticmethod(telemetry.shown)
+    page_counters = staticmethod(telemetry.page_counters)
     pulse = staticmethod(telemetry.pulse)
     last_words = staticmethod(telemetry.last_words)
     checks = staticmethod(requirements.checks)

@@ -105,7 +105,7 @@ class NxdInference(Vllm):
         """As vLLM's; this release counts no hits of a prefix cache, and its graph shows no drafts."""
         return telemetry.read(text, uncounted=("prefix_cache_hits",))
 
-    def shown(self, text: str, model: str) -> None:
+    def page_counters(self, text: str, model: str) -> None:
         """Nothing: its page is a vLLM's, and none of its lines tells what it computes on."""
 
     def checks(self) -> Iterator[Check]:

@@ -68,7 +68,7 @@ class _Sample(NamedTuple):
     value: float
 
 
-def shown(text: str, model: str) -> Counters | None:
+def page_counters(text: str, model: str) -> Counters | None:
     """What the page of a vLLM that others started tells of `model`, whatever its release; None if it is none.
 
     Older names count for today's. Counters that say nothing of speculation and are not there are 0.

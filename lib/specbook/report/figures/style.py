@@ -33,7 +33,7 @@ STYLE = {
 }  # fmt: skip
 LETTERS_PER_INCH = 12  # at the small print's 10 points
 NAME_LETTERS = 9
-"""Of a name below an axis, on one line: `gsm-symbolic` beside `sharegpt` touched it."""
+"""Letters of a name below an axis, on one line: `gsm-symbolic` beside `sharegpt` touched it."""
 LABEL_WIDTH, LABELS_APART, TOP = 0.3, 0.1, 0.95
 """Room right of the lines for their names, the least distance between two, and the highest, which is below
 the title: shares of the axes."""
