@@ -5,6 +5,7 @@ Run by path (`python -P load_worker.py LOG`). Jobs come in as JSON lines,
 LOG. It ends with its input.
 """
 
+import gc
 import json
 import os
 import queue
@@ -61,9 +62,12 @@ def serve(log: str) -> None:
     """Answer `{"error": null}` once ready, then once per job."""
     answers, jobs = _answers(log), queue.Queue()
     threading.Thread(target=_read_jobs, args=(jobs,), daemon=True).start()
+    gc.disable()  # imports leave next to nothing behind, and to look for it takes a third of their time
     from vllm.benchmarks.serve import add_cli_args, main
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
+    gc.enable()
+    gc.collect()  # now, and not in a window
     _take_conversations()
     parser = FlexibleArgumentParser()
     add_cli_args(parser)
