@@ -68,12 +68,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is imported by now stays: to look through it for garbage again and again would take minutes, and
-    so would a look at every 700 objects of pandas.
-    """
+    """What is imported by now stays: to look through it for garbage again and again would take minutes."""
     gc.freeze()
     gc.enable()
-    gc.set_threshold(100_000, 50, 100)
 
 
 def _group(item: pytest.Item) -> str:

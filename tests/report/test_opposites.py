@@ -133,7 +133,6 @@ TRUTHS = {
     "first chunks come late": Truth(
         World(late_share=0.1),
         always=(r"late +of requests", "the engine wrote them on time", r"baseline \(\w+\) +batch \d+ +[1-9]"),
-        alike=LATER,
     ),
 }  # fmt: skip
 FIRST = next(iter(TRUTHS.values()))
