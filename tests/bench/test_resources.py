@@ -193,6 +193,9 @@ def test_folders_are_written_for_shapes_and_for_nothing_else(tmp_path, monkeypat
     assert json.loads((made[1] / "config.json").read_text())["architectures"] == ["LlamaForCausalLMEagle3"]
     assert all((folder / "tokenizer.json").is_file() for folder in made)
     assert not list(tmp_path.glob("build/**/*.safetensors"))
+    (tmp_path / "models").unlink()
+    with pytest.raises(ConfigError, match="takes the tokenizer of models/pocket-dense, which is not there"):
+        resources.make_shapes(wanted)
 
 
 def test_a_machines_plan_serves_its_models_shape_with_its_heads():

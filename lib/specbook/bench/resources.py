@@ -181,7 +181,7 @@ def make_shapes(wanted: Iterable[str]) -> list[Path]:
     Each has a real model's config.json and a tokenizer of ours.
 
     Raises:
-        ConfigError: if a model file that is asked for cannot be used.
+        ConfigError: if a model file that is asked for, or the tokenizer, cannot be used.
     """
     made = []
     for name in dict.fromkeys(wanted):
@@ -190,7 +190,10 @@ def make_shapes(wanted: Iterable[str]) -> list[Path]:
         folder, config = paths.root() / name, models.shape(Path(name).name)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-        for file in (file for part in OF_A_TOKENIZER for file in (paths.root() / TOKENIZER).glob(part)):
+        tokenizer = [file for part in OF_A_TOKENIZER for file in (paths.root() / TOKENIZER).glob(part)]
+        if not tokenizer:
+            raise ConfigError(f"shape {name} takes the tokenizer of {TOKENIZER}, which is not there: copy it")
+        for file in tokenizer:
             shutil.copy(file, folder)
         made.append(folder)
     return made
