@@ -68,7 +68,7 @@ def answer(
     said = [f"By the records, {one.method} drafts {_drafted(one)}." for one in chosen[:1]]
     if len(beside):
         said.append(
-            f"On a server, {tried} has its lowest bound against no speculation "
+            f"The schedule that was measured, {tried}, has its lowest bound against no speculation "
             f"{_least(beside, 'over_none')}, and against the best fixed K of each batch "
             f"{_least(beside, 'over_best')}, n={beside['over_none'].iloc[0].counted}."
         )
@@ -78,7 +78,9 @@ def answer(
         times = listed(f"**{one.span('×')}** that of {arm}" for arm, one in others.items())
         days.append(f"- with {schedule} {times}, n={n}")
     if days:
-        said.append("Over a day of changing traffic the mean time of an answer is:\n")
+        said.append(
+            "Over a day of changing traffic the mean time of an answer is, in the geometric mean of days:\n"
+        )
     text = " ".join(said or ["No schedule can be made: too little was measured for an interval."])
     return "\n".join([f"**Answer.** {text}", *days])
 
