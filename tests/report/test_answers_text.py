@@ -48,11 +48,11 @@ def test_where_speculation_always_loses_nothing_says_it_wins():
     )
     assert "It is shown to be faster in 0 of 4" in told
     lost = answers_text.losses(speedup.speedups(found))
-    assert lost.startswith("8 of 8 arms came out slower than the best baseline, beyond their interval.")
-    assert "The slowest of these 8 arms is EAGLE-3 K=5 (compiled)" in lost
+    assert lost.startswith("8 of 8 cases came out slower than the best baseline, beyond their interval.")
+    assert "The slowest of these 8 cases is EAGLE-3 K=5 (compiled)" in lost
     single = tables.settings(speedup.best_over_domains(found))
     assert set(single["fastest setting"]) == {"EAGLE-3 K=1 (compiled)"}
-    assert list(single["than no speculation"]) == ["slower", "slower"]
+    assert list(single["compared with none"]) == ["slower", "slower"]
 
 
 def test_each_number_bears_its_own_methods_name():
@@ -91,8 +91,8 @@ def test_one_combination_is_no_best_case():
 def test_where_the_smallest_k_is_best_it_is_advised():
     single = tables.settings(speedup.best_over_domains(runs(WINS)))
     assert set(single["fastest setting"]) == {"EAGLE-3 K=1 (compiled)"}
-    assert list(single["than no speculation"]) == ["faster", "faster"]
-    assert answers_text.losses(speedup.speedups(runs(WINS))).startswith("None of 8 arms came out slower")
+    assert list(single["compared with none"]) == ["faster", "faster"]
+    assert answers_text.losses(speedup.speedups(runs(WINS))).startswith("None of 8 cases came out slower")
 
 
 def test_one_restart_claims_nothing_that_needs_an_interval():
@@ -101,7 +101,7 @@ def test_one_restart_claims_nothing_that_needs_an_interval():
         told, lost = answer(found), answers_text.losses(speedup.speedups(found))
         assert "no interval" in told
         assert "It came out faster, too seldom measured for an interval, in" in told
-        assert lost.startswith(f"{slower or 'None'} of 8 arms came out slower")
+        assert lost.startswith(f"{slower or 'None'} of 8 cases came out slower")
         assert "it may be chance" in lost
         assert "beyond" not in told + lost
 

@@ -1,5 +1,6 @@
 """The break-even page: it says what its records say, whose they are, and what has none."""
 
+import pandas as pd
 import pytest
 
 import factories
@@ -89,6 +90,14 @@ def test_what_no_acceptance_makes_good_is_said(verify, hopeless):
     synthetic.write(sweep(), world=synthetic.World(**dict(zip(("verify", "draft"), prices, strict=True))))
     said = "a step must yield more than K + 1 tokens, so nothing pays there" in break_even_page.render()
     assert said is hopeless
+
+
+@pytest.mark.parametrize(("steps", "said"), [((20.8, 27.4, 23.9), True), ((20.8, 24.0, 23.9), False)])
+def test_a_step_that_gets_shorter_with_the_batch_is_said(steps, said):
+    rows = [(n, ms / 1e3) for n, ms in zip((1, 32, 64), steps, strict=True) for _ in (3, 7)]
+    found = break_even_page.dips(pd.DataFrame(rows, columns=["concurrency", "step_s"]))
+    assert ("longer at batch 32 (27.4 ms) than at batch 64 (23.9 ms), so" in found) is said
+    assert bool(found) is said
 
 
 def test_a_measured_model_is_missing_only_elsewhere(monkeypatch):

@@ -69,7 +69,7 @@ def test_the_answer_says_which_is_cheaper_and_how_surely(speculating, spread, sa
 
 def test_a_p99_from_few_prompts_is_marked():
     table = good(200.0).assign(enough=False)
-    assert "The p99 of batch 8 has too few prompts" in cost_text.answer(table, PLAN)
+    assert "The p99 of batch 8 is uncertain: too few prompts" in cost_text.answer(table, PLAN)
     assert list(cost_tables.goodput(table, PLAN)["p99 TTFT, TPOT in ms"]) == ["50, 10.0 *", "50, 10.0 *"]
 
 

@@ -85,7 +85,7 @@ TRUTHS = {
     "it loses everywhere": Truth(
         World(acceptance=dict.fromkeys(("json", "code"), 0.05), verify={1: 2.0, 32: 2.5}),
         never=(*WINS, r"None of \d+ arms", r"more than it costs in (all|[1-9]|the)"),
-        always=("It is shown to be faster in 0 of 4", "8 of 8 arms came out slower",
+        always=("It is shown to be faster in 0 of 4", "8 of 8 cases came out slower",
                 r"fastest case(, at its best K,)? is [^.]* at \*\*0\.",
                 r"×[^\n]*\] +slower\b", "% more expensive"),
         alike=["01_baseline", "09_public"],  # whose kinds of traffic are others

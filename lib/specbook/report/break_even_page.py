@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 
@@ -43,7 +44,7 @@ def render() -> str:
         prices = break_even.map_of(runs)
         if len(prices):  # a campaign that was broken off may have baselines alone
             own = credit(runs, _only_times(runs))
-            parts += [f"# {title}", hopeless(prices), markdown(table(prices)), own]
+            parts += [f"# {title}", hopeless(prices), dips(prices), markdown(table(prices)), own]
             seen.append(runs[0])
     parts += ["# Accelerators", missing(seen)]
     return "\n\n".join(filter(None, parts)) + "\n"
@@ -162,6 +163,19 @@ def hopeless(prices: pd.DataFrame) -> str:
     never = sum(one.price.value > one.num_speculative_tokens + 1 for one in prices.itertuples())
     rows = _rows(never, len(prices))
     return f"In {rows} a step must yield more than K + 1 tokens, so nothing pays there." if never else ""
+
+
+def dips(prices: pd.DataFrame) -> str:
+    """Sentences on batches of `break_even.map_of` whose plain step takes 1.05 times that of the next larger
+    batch or more; empty where there is none.
+    """
+    steps = prices.groupby("concurrency")["step_s"].first()
+    return " ".join(
+        f"A step without a draft takes longer at batch {batch} ({1e3 * step:.1f} ms) than at batch {larger} "
+        f"({1e3 * after:.1f} ms), so speed-ups at batch {batch} are over a slow step."
+        for (batch, step), (larger, after) in pairwise(steps.items())
+        if step >= 1.05 * after
+    )
 
 
 def missing(seen: list[RunRecord]) -> str:

@@ -41,7 +41,7 @@ def settings(table: pd.DataFrame) -> pd.DataFrame:
     columns = {
         "load": table["load"], "fastest setting": table["arm"],
         "speed-up": [one.span("×") for one in table["estimate"]],
-        "than no speculation": [shown[side(one)] for one in table["estimate"]],
+        "compared with none": [shown[side(one)] for one in table["estimate"]],
         "slowest kind of traffic": table["worst"].map("{:.2f}×".format),
         "fastest kind of traffic": table["best"].map("{:.2f}×".format),
         "n": [one.counted for one in table["estimate"]],
@@ -187,7 +187,7 @@ def options(table: pd.DataFrame) -> pd.DataFrame:
     """Table of a step's time with an option over the same step's without, from `analysis.steps.options`."""
     columns = {
         "arm": table["arm"], "option": table["option"],
-        "step, of the planned one's": [one.span("×") for one in table["estimate"]],
+        "step time, over that without": [one.span("×") for one in table["estimate"]],
         "tokens a step": table["length"].round(2), "n": [one.counted for one in table["estimate"]],
     }  # fmt: skip
     return _indexed(columns, ["arm", "option"])

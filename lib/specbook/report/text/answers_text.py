@@ -83,11 +83,11 @@ def losses(table: pd.DataFrame) -> str:
     sure = table["high"].notna().all()
     lost = table[table["high" if sure else "speedup"] < 1]
     how = "beyond their interval" if sure else "measured too seldom for an interval: it may be chance"
-    said = f"{len(lost) or 'None'} of {len(table)} arms came out slower than the best baseline, {how}."
+    said = f"{len(lost) or 'None'} of {len(table)} cases came out slower than the best baseline, {how}."
     if lost.empty:
         return said
     worst = lost.loc[lost["speedup"].idxmin()]
     return (
-        f"{said} The slowest of these {len(table)} arms is {worst['arm']} on {worst['domain']} at "
+        f"{said} The slowest of these {len(table)} cases is {worst['arm']} on {worst['domain']} at "
         f"{worst['load']}, at {_times(worst)}."
     )

@@ -43,7 +43,7 @@ def _under(cell: pd.DataFrame) -> str:
         for row in cell.itertuples()
     )
     few = sorted(set(cell["load"][~cell["enough"].astype(bool)]))
-    doubt = f" The p99 of {listed(few)} has too few prompts, or late first chunks." if few else ""
+    doubt = f" The p99 of {listed(few)} is uncertain: too few prompts, or late first chunks." if few else ""
     return f"{bills}. {_verdict(cell)}{doubt}"
 
 

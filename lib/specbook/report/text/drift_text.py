@@ -52,10 +52,10 @@ def fallback(result: FallbackArms) -> str:
         f"{mine['lost'] or 'none'} lost or broken off, with {mine['in_flight']} in flight at "
         f"{count(mine['switches'], 'switch', 'switches')}."
     ]
-    for name in ("drafting", "plain"):
+    for name, what in (("drafting", "always drafts"), ("plain", "never drafts")):
         speed, tail = (of(result, name).span(" times") for of in (drift.gain, drift.tail))
         sentences.append(
-            f"Compared with the arm that is always {name}, it wrote {speed} as many tokens a second, and its "
+            f"Compared with a server that {what}, it wrote {speed} as many tokens a second, and its "
             f"p99 of E2E was {tail} as long."
         )
     return " ".join(sentences)
