@@ -19,6 +19,8 @@ SMOLLM2 = Target(
 """A public target, SmolLM2-135M-Instruct (`params/models/smollm2-135m`): not the project's, its heads are."""
 NOISE = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 """Strengths of router noise that heads are trained on with, in logits; 0: what training on alone is worth."""
+CURVE = {f"build/{SMOLLM2.name}-eagle3-{n}": n for n in (64, 128, 256, 512)}
+"""Heads of the learning curve, which do not ship -> prompts of ShareGPT on whose answers each was trained."""
 
 
 class Copy(NamedTuple):
@@ -41,8 +43,9 @@ TRAINED = {
     f"{MOE.model}-peagle": "moe-peagle", f"models/{NEXT.name}": "next",
     f"models/{NEXT.name}-eagle3": "next-eagle3", f"models/{SMOLLM2.name}-eagle3": "smollm2-eagle3",
     **dict.fromkeys(map(noise_head, NOISE), "moe-noise"),
+    **dict.fromkeys(CURVE, "smollm2-curve"),
 }  # fmt: skip
-"""What `models/` holds, or will: folder -> the stage that trains it."""
+"""Folder -> the stage that trains what it holds, or will hold."""
 COPIES = {
     **{f"build/{DENSE.name}-{form}": Copy(form, DENSE.model) for form in ("int8", "int4")},
     NEXT.model: Copy("next-copy", f"models/{NEXT.name}"),

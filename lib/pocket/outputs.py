@@ -29,8 +29,8 @@ from specbook.errors import ConfigError
 from specbook.records import atomic_files
 from specbook.stats.windows import repeats
 
-PIECE = 512
-"""Prompts whose answers are kept together."""
+PIECE = 64
+"""Prompts whose answers are kept together, as many as the public target has slots."""
 PROMPT_SEED = 777
 """Not a seed the target was trained with: new problems, and new cuts and wordings of the rest."""
 

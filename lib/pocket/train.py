@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pocket.catalogue import COPIES, DENSE, MOE, NEXT, NOISE, SMOLLM2, noise_head, untrained
+from pocket.catalogue import COPIES, CURVE, DENSE, MOE, NEXT, NOISE, SMOLLM2, noise_head, untrained
 from specbook import paths
 from specbook.config.schema import Target, digest
 from specbook.errors import ConfigError
@@ -38,7 +38,8 @@ def run(what: str, device: str, report: Callable[[str], None]) -> None:
     # Hours more, and nothing that is served comes of it; copies, which are served and not shipped; and what
     # needs a public model.
     apart = {
-        "smollm2-eagle3": _smollm2_eagle3, "study": _study, "moe-noise": _moe_noise,
+        "smollm2-eagle3": _smollm2_eagle3, "smollm2-curve": _smollm2_curve, "study": _study,
+        "moe-noise": _moe_noise,
         "int8": partial(_narrow_copy, "int8"), "int4": partial(_narrow_copy, "int4"),
         "next-copy": _next_copy, "smollm2-eagle3-gguf": _smollm2_gguf,
     }  # fmt: skip
@@ -176,16 +177,24 @@ def _next_eagle3(device: str, report: Callable[[str], None]) -> None:
     _head(NEXT, recipe, report)
 
 
-def _smollm2_eagle3(device: str, report: Callable[[str], None]) -> None:
+def _smollm2_eagle3(
+    device: str, report: Callable[[str], None], num_prompts: int = 1536, out: Path | None = None
+) -> None:
     """A head for a public model, on its answers to what people asked a chatbot."""
     from pocket.draft import Eagle3Recipe
 
     _packaged(SMOLLM2.model, report)
     recipe = Eagle3Recipe(
-        data_set="sharegpt-train", num_prompts=1536, temperature=0.7, max_tokens=256, draft_vocab_size=8192,
-        target_layer_ids=(2, 15, 27), total_seq_len=1024, lr=1e-3, ttt_steps=4,
+        data_set="sharegpt-train", num_prompts=num_prompts, temperature=0.7, max_tokens=256,
+        draft_vocab_size=8192, target_layer_ids=(2, 15, 27), total_seq_len=1024, lr=1e-3, ttt_steps=4,
     )  # fmt: skip
-    _head(SMOLLM2, recipe, report)
+    _head(SMOLLM2, recipe, report, out)
+
+
+def _smollm2_curve(device: str, report: Callable[[str], None]) -> None:
+    """The same head, of fewer answers."""
+    for folder, num_prompts in CURVE.items():
+        _smollm2_eagle3(device, report, num_prompts, paths.root() / folder)
 
 
 def _smollm2_gguf(device: str, report: Callable[[str], None]) -> None:

@@ -71,6 +71,17 @@ def test_the_mixtures_heads_go_on_from_the_dense_ones(heads):
     assert shared[0] == shared[1]
 
 
+def test_a_head_of_the_learning_curve_differs_in_its_prompts(heads, monkeypatch):
+    monkeypatch.setattr(train, "_packaged", lambda model, report: None)
+    train.run("smollm2-curve", "cpu", lambda line: None)
+    train.run("smollm2-eagle3", "cpu", lambda line: None)
+    assert [(recipe.num_prompts, out) for recipe, out in heads] == [
+        *((n, f"build/smollm2-135m-eagle3-{n}") for n in (64, 128, 256, 512)),
+        (1536, "models/smollm2-135m-eagle3"),
+    ]
+    assert len({recipe.model_copy(update={"num_prompts": 1}) for recipe, _ in heads}) == 1
+
+
 def test_a_head_of_each_noise_has_its_own_folder(heads):
     train.run("moe-noise", "cpu", lambda line: None)
     assert [(recipe.router_noise, out) for recipe, out in heads] == [

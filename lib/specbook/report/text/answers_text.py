@@ -6,7 +6,7 @@ import pandas as pd
 
 from specbook.analysis import speedup, traffic
 from specbook.records.run import RunRecord
-from specbook.report.text import interval, percent
+from specbook.report.text import ends, interval, percent
 from specbook.suggestions import listed
 
 NO_PAIR = "No speed-up can be told: no round here has both a baseline and an arm with speculation."
@@ -64,9 +64,12 @@ def by_form(runs: Sequence[RunRecord], best: pd.DataFrame, waits: pd.DataFrame) 
     ] or [NO_PAIR]
     ttft = waits[waits["metric"] == "ttft_s"]
     if len(ttft):
+        change = ends([1e3 * one.value for one in ttft["estimate"]], "{:+.0f}")
         changed = int((ttft["verdict"] == "changed").sum())
-        shown = f"is shown to change by more than {percent(traffic.SAME)} in {changed} of {len(ttft)} cases"
-        said.append(f"The median time to first token {shown}.")
+        said.append(
+            f"Drafts change the median time to first token by {change} ms, shown to be more than "
+            f"{percent(traffic.SAME)} in {changed} of {len(ttft)} cases."
+        )
     if not any(run.hardware.kind == "neuron" for run in runs):
         said.append("**Not measured yet on a Neuron chip:** the line below names the machine.")
     return "**Answer.** " + " ".join(said)
