@@ -174,7 +174,7 @@ def _requests(
     start, waits = _arrivals(point, e2e, rng)
     rows = pd.DataFrame({
         "prompt_id": names, "start_s": start, "ttft_s": ttft + waits,
-        "itl_s": [list(gaps) for gaps in itl], "e2e_s": e2e + waits, "input_tokens": sizes,
+        "itl_s": [gaps.tolist() for gaps in itl], "e2e_s": e2e + waits, "input_tokens": sizes,
         "output_tokens": lengths, "text": ["word " * size for size in lengths], "error": "",
     })  # fmt: skip
     return rows, _counters(k, accepted) if k else None, float(waits.sum())
@@ -190,10 +190,12 @@ def _asked(point: Point, n: int) -> list[tuple[str, int]]:
 
 def _chunks(tokens: int, k: int, rate: float, rng: np.random.Generator) -> tuple[int, list[int]]:
     """How many steps an answer took, and how many draft tokens each of them accepted."""
-    held = rng.random((tokens, k)) < rate * 0.98 ** np.arange(k)
-    took = np.cumprod(held, axis=1).sum(axis=1)
+    if not k:
+        return tokens, [0] * tokens
+    missed = rng.random((tokens, k)) >= rate * 0.98 ** np.arange(k)
+    took = np.where(missed.any(axis=1), missed.argmax(axis=1), k)
     steps = int(np.searchsorted(np.cumsum(1 + took), tokens)) + 1
-    return steps, list(took[:steps])
+    return steps, took[:steps].tolist()
 
 
 def _counters(k: int, accepted: Sequence[list[int]]) -> SpecDecodeCounters:

@@ -14,7 +14,8 @@ MOE = DENSE.model_copy(update={"name": "pocket-moe", "model": "models/pocket-moe
 NEXT = DENSE.model_copy(update={"name": "pocket-dense-next", "model": "build/pocket-dense-next"})
 """The dense target trained on for new traffic: `models/` ships the difference, and this is made of it."""
 SMOLLM2 = Target(
-    name="smollm2-135m", model="build/models/smollm2-135m", max_model_len=1024, max_num_seqs=64,
+    name="smollm2-135m", model="build/models/smollm2-135m", dtype="float32", max_model_len=1024,
+    max_num_seqs=64,
 )  # fmt: skip
 """A public target, SmolLM2-135M-Instruct (`params/models/smollm2-135m`): not the project's, its heads are."""
 NOISE = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, BrowserContext, Page
 
 from specbook.report import render
 
@@ -51,23 +51,37 @@ def page(browser: Browser) -> Iterator[Page]:
     opened.close()
 
 
+@pytest.fixture(scope="module")
+def context(browser: Browser) -> BrowserContext:
+    """For tests that only open a page: what all pages load is read and compiled once."""
+    return browser.new_context(viewport={"width": 1280, "height": 900})
+
+
+@pytest.fixture
+def tab(context: BrowserContext) -> Iterator[Page]:
+    opened = context.new_page()
+    opened.set_default_timeout(60_000)
+    yield opened
+    opened.close()
+
+
 @pytest.mark.parametrize("name", [*PAGES, *(f"book/executed/{page}" for page in render.pages())])
-def test_page_opens_with_figures_and_tables_that_fit(page, site, name):
+def test_page_opens_with_figures_and_tables_that_fit(tab, site, name):
     problems: list[str] = []
-    page.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("requestfailed", lambda request: problems.append(f"not loaded: {request.url}"))
-    page.on(
+    tab.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    tab.on("requestfailed", lambda request: problems.append(f"not loaded: {request.url}"))
+    tab.on(
         "request",
         lambda request: None if request.url.startswith((site, "data:")) else problems.append(request.url),
     )
-    page.goto(f"{site}/{name}.html", wait_until="load")
+    tab.goto(f"{site}/{name}.html", wait_until="load")
     assert not problems
-    assert page.locator("article figure:not(:has(svg))").count() == 0
+    assert tab.locator("article figure:not(:has(svg))").count() == 0
     if "executed" in name:
-        assert page.locator("article .sb-wide:visible").count() >= 2
-        assert page.locator("article .sb-narrow:visible").count() == 0
-    assert page.evaluate(TOO_WIDE) == []
+        assert tab.locator("article .sb-wide:visible").count() >= 2
+        assert tab.locator("article .sb-narrow:visible").count() == 0
+    assert tab.evaluate(TOO_WIDE) == []
 
 
 def test_a_figure_is_one_tab_stop_and_its_points_speak(page, site):
@@ -127,7 +141,7 @@ def test_sliders_play_without_a_kernel(page, site):
 @pytest.mark.parametrize(
     "name", ["book/index", "book/published", "book/calculator", "book/executed/02_eagle3"]
 )
-def test_page_does_not_scroll_sideways_on_a_phone(page, site, name):
-    page.set_viewport_size({"width": 390, "height": 844})
-    page.goto(f"{site}/{name}.html", wait_until="load")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+def test_page_does_not_scroll_sideways_on_a_phone(tab, site, name):
+    tab.set_viewport_size({"width": 390, "height": 844})
+    tab.goto(f"{site}/{name}.html", wait_until="load")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390

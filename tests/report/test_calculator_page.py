@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, BrowserContext, Page
 
 import synthetic
 from specbook import config, records
@@ -106,10 +106,16 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     return page.as_uri()
 
 
+@pytest.fixture(scope="module")
+def context(browser: Browser) -> BrowserContext:
+    """Shared, since each would start a process of its own."""
+    return browser.new_context(viewport={"width": 1280, "height": 900})
+
+
 @pytest.fixture
-def visit(browser: Browser, address: str) -> Iterator[Callable[..., Page]]:
+def visit(context: BrowserContext, address: str) -> Iterator[Callable[..., Page]]:
     """Opens the page at a link; at the end no script has failed and nothing beyond the page was asked for."""
-    opened = browser.new_page(viewport={"width": 1280, "height": 900})
+    opened = context.new_page()
     problems: list[str] = []
     opened.on("pageerror", lambda error: problems.append(str(error)))
     opened.on("request", lambda one: None if one.url.startswith("file:") else problems.append(one.url))

@@ -1,5 +1,6 @@
 """The line at the top of a page: it says what a reader must know of the records, and only what is true."""
 
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -19,11 +20,22 @@ PLAIN = (
 )  # fmt: skip
 
 
-@pytest.fixture
-def world(tmp_path, monkeypatch):
-    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A plan, and the folder of its records."""
+    folder = tmp_path_factory.mktemp("results")
     made = config.load("02_eagle3", "cpu", "full", restarts=3, domains=["json"])
-    synthetic.write(made)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECBOOK_RESULTS", str(folder))
+        synthetic.write(made)
+    return made, folder
+
+
+@pytest.fixture
+def world(written, tmp_path, monkeypatch):
+    made, folder = written
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
     return made
 
 

@@ -48,8 +48,8 @@ def read(selection: Selection) -> Side:
 
 
 def _ttft_s(run: RunRecord) -> float:
-    rows = summaries.answered(run)
-    return float(rows.loc[rows["inside"] & ~rows["late"], "ttft_s"].median())
+    rows = summaries.arrays(run)
+    return float(pd.Series(rows["ttft_s"][rows["inside"] & ~rows["late"]], dtype=float).median())
 
 
 def _asked(run: RunRecord) -> str:

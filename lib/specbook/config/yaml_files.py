@@ -22,8 +22,13 @@ def read_file(path: Path) -> dict[str, Any]:
     Raises:
         ConfigError: if it is missing, is not YAML, or holds anything but a mapping.
     """
+    return deepcopy(_mapping(path))
+
+
+def _mapping(path: Path) -> dict[str, Any]:
+    """What every reader of the file shares, and none may change."""
     try:
-        body = deepcopy(_parsed(path.read_text(encoding="utf-8")))
+        body = _parsed(path.read_text(encoding="utf-8"))
     except OSError as error:
         siblings = sorted(p.stem for p in path.parent.glob("*.yaml"))
         raise ConfigError(f"no parameter file {path}{near(path.stem, siblings)}") from error
@@ -44,6 +49,6 @@ def _parsed(text: str) -> Any:
 def read_as(path: Path, kind: type[T]) -> T:
     """What a parameter file describes; ConfigError, naming the field, if it is none such."""
     try:
-        return kind.model_validate(read_file(path))
+        return kind.model_validate(_mapping(path))
     except ValidationError as error:
         raise ConfigError(f"{path}: {explain(error, kind)}") from error

@@ -1,5 +1,6 @@
 """Identity of a measurement: all that was set, and all that ran it."""
 
+from functools import lru_cache
 from pathlib import PurePath
 
 from specbook.config.schema import Point, digest
@@ -32,8 +33,13 @@ def setup(record: RunRecord) -> str:
 
 def engine(origin: Provenance) -> str:
     """16 hex digits of the engine's build and of the variables that change what it does."""
-    build = {name: version for name, version in origin.versions.items() if name not in BESIDE}
-    return digest([build, {k: _value(k, v) for k, v in origin.server_env.items() if k not in NEUTRAL}], 16)
+    return _engine(tuple(origin.versions.items()), tuple(origin.server_env.items()))
+
+
+@lru_cache(maxsize=256)  # thousands of records have the same few
+def _engine(versions: tuple[tuple[str, str], ...], variables: tuple[tuple[str, str], ...]) -> str:
+    build = {name: version for name, version in versions if name not in BESIDE}
+    return digest([build, {k: _value(k, v) for k, v in variables if k not in NEUTRAL}], 16)
 
 
 def _value(name: str, value: str) -> object:
