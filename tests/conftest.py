@@ -29,9 +29,11 @@ FOLDERS = ("pocket", "deploy")
 """Whose files share a tokenizer, and rendered manifests."""
 CORPUS = ("test_greedy",)
 """Files elsewhere that read the corpus of tests/pocket: to parse Python's own library takes ten seconds."""
+SHIPPED = ("test_skill", "test_stall", "test_shown", "test_shipped_records", "test_identity", "test_rows")
+"""They read every shipped record, which takes seconds once for a process."""
 LONGEST = (
     "loads", "book", "test_opposites", "pocket", "noisy", "test_surroundings", "test_build", "deploy",
-    "test_server",
+    "test_server", "shipped",
 )  # fmt: skip
 """Groups that take minutes. They begin first, on different workers, and what is quick fills the end."""
 
@@ -82,7 +84,7 @@ def _group(item: pytest.Item) -> str:
     for fixture, group in shared.items():
         if fixture in fixtures:
             return group
-    for group, files in {"loads": LOADS, "pocket": CORPUS}.items():
+    for group, files in {"loads": LOADS, "pocket": CORPUS, "shipped": SHIPPED}.items():
         if item.path.stem in files:
             return group
     return item.path.parent.name if item.path.parent.name in FOLDERS else item.path.stem
