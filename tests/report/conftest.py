@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, sync_playwright
 
 from specbook import config, paths, records
 from specbook.errors import ConfigError
@@ -93,3 +93,9 @@ def browser() -> Iterator[Browser]:
         opened = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield opened
         opened.close()
+
+
+@pytest.fixture(scope="module")
+def context(browser: Browser) -> BrowserContext:
+    """For tests that leave nothing in it: one process and one cache for all of a module's pages."""
+    return browser.new_context(viewport={"width": 1280, "height": 900})

@@ -51,12 +51,6 @@ def page(browser: Browser) -> Iterator[Page]:
     opened.close()
 
 
-@pytest.fixture(scope="module")
-def context(browser: Browser) -> BrowserContext:
-    """For tests that only open a page: what all pages load is read and compiled once."""
-    return browser.new_context(viewport={"width": 1280, "height": 900})
-
-
 @pytest.fixture
 def tab(context: BrowserContext) -> Iterator[Page]:
     opened = context.new_page()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import BrowserContext, Page
 
 import synthetic
 from specbook import config, records
@@ -104,12 +104,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
         f'<body class="bd-article">{form}{given.read_text()}</body></html>'
     )
     return page.as_uri()
-
-
-@pytest.fixture(scope="module")
-def context(browser: Browser) -> BrowserContext:
-    """Shared, since each would start a process of its own."""
-    return browser.new_context(viewport={"width": 1280, "height": 900})
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ def steps(runs: Iterable[RunRecord]) -> pd.DataFrame:
         rows.append(
             {**dict(zip(ARM, key, strict=True)), "length": length,
              "speed": ratios.geometric_mean_ci(own["output_tokens_per_s"]),
-             "ttft_s": float(np.median(np.concatenate([*map(_first_tokens_s, windows)]))),
+             "ttft_s": float(np.median(np.concatenate([*map(summaries.first_tokens_s, windows)]))),
              "step_s": length / float(np.exp(np.log(own["decode_tokens_per_s"]).mean()))}
         )  # fmt: skip
     return summaries.frame(rows, STEPS)
@@ -52,11 +52,6 @@ def tokens_a_step(runs: Sequence[RunRecord]) -> float:
     decoded = sum(one.server.generation_tokens - one.throughput.completed for one in counted)
     accepted = sum(one.spec_decode.num_accepted_tokens for one in counted if one.spec_decode)
     return decoded / (decoded - accepted)
-
-
-def _first_tokens_s(run: RunRecord) -> np.ndarray:
-    rows = summaries.answered(run)
-    return rows.loc[rows["inside"] & ~rows["late"], "ttft_s"].to_numpy(float)
 
 
 def agreement(runs: Iterable[RunRecord]) -> pd.DataFrame:

@@ -36,7 +36,7 @@ def read(selection: Selection) -> Side:
         raise ConfigError(f"{selection.text}: only Poisson loads, whose tokens/s are their own rate")
     with paths.results_of(selection.folder):
         table = summaries.throughput(runs).drop(columns="arm")
-        ttft_s = [_ttft_s(run) for run in runs]
+        ttft_s = [float(pd.Series(summaries.first_tokens_s(run)).median()) for run in runs]
     known = [facts(run) for run in runs]
     counted = [run.measurement.spec_decode for run in runs if run.measurement]
     named = table.rename(columns={"label": "arm", "output_tokens_per_s": "tokens_per_s"})
@@ -45,11 +45,6 @@ def read(selection: Selection) -> Side:
         asked=[_asked(run) for run in runs], disturbed=[run.disturbed for run in runs],
         spec_decode=counted, facts=known, draft=[one["draft"] for one in known],
     ))  # fmt: skip
-
-
-def _ttft_s(run: RunRecord) -> float:
-    rows = summaries.arrays(run)
-    return float(pd.Series(rows["ttft_s"][rows["inside"] & ~rows["late"]], dtype=float).median())
 
 
 def _asked(run: RunRecord) -> str:

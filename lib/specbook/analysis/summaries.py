@@ -85,6 +85,14 @@ def answered(record: RunRecord) -> pd.DataFrame:
     return pd.DataFrame(arrays(record))
 
 
+def first_tokens_s(record: RunRecord) -> np.ndarray:
+    """[n] Seconds to the first token, of requests sent while every slot was taken whose first chunks were not
+    late.
+    """
+    rows = arrays(record)
+    return rows["ttft_s"][rows["inside"] & ~rows["late"]].astype(float)
+
+
 def _steady_span(record: RunRecord, rows: windows.Rows) -> windows.Span | None:
     """None for Poisson arrivals, and for records from before steady windows."""
     has_window = record.measurement is not None and record.measurement.steady_s is not None
