@@ -1,4 +1,4 @@
-"""deploy/README.md says what the manifests say."""
+"""deploy/README.md and the chapter on Kubernetes say what the manifests say."""
 
 import re
 
@@ -6,6 +6,8 @@ import pytest
 from deploy_fixtures import COMPONENTS, DEPLOY, OVERLAYS, manifests
 from typer.testing import CliRunner
 
+import chapters
+from specbook.analysis import scaling
 from specbook.cli.main import app
 from specbook.deploy import arithmetic
 from specbook.deploy.checks import bounds, problems
@@ -140,3 +142,14 @@ def test_the_reaction_time_is_the_arithmetic():
     (rule,) = find(manifests("base"), "PrometheusRule")
     assert rule["spec"]["groups"][0]["interval"] == f"{stages[3]}s"
     assert f"[{stages[2]}s]" in rule["spec"]["groups"][0]["rules"][0]["expr"]
+
+
+def test_the_chapter_on_kubernetes_names_the_drain_as_it_is_deployed():
+    chapter = " ".join(" ".join(chapters.typed(chapters.cells("07_hpa"))).split())
+    pod = server(manifests("cpu"))
+    (container,) = pod.spec["containers"]
+    assert f"keeps it serving for {container['lifecycle']['preStop']['sleep']['seconds']} s" in chapter
+    assert f"gives it {flag(container, 'shutdown-timeout')} s to finish" in chapter
+    assert f"kills it, is {pod.spec['terminationGracePeriodSeconds']} s" in chapter
+    wait_s, queued_s = (scaling.TARGET_MS[name] / 1e3 for name in ("queue_wait_ms", "queue_time_p95_ms"))
+    assert f"({wait_s:g} s of queue wait, or {queued_s:g} s of time in the queue at p95)" in chapter

@@ -1,6 +1,7 @@
 """Synthetic acceptance and weightless shapes: what a server is told, what is kept, and that both serve."""
 
 import json
+import os
 
 import pytest
 import torch
@@ -109,6 +110,20 @@ def test_each_draft_token_has_its_requests_setting(settings):
     expand(output, values, torch.tensor([2, 2, 3], dtype=torch.int32), 0, 1)
     first, _, last = (value or 1 for value in settings)
     assert output.tolist() == pytest.approx([first, first, last])
+
+
+def test_a_worker_leaves_its_core_only_to_compile():
+    from specbook.engine.vllm.cpu_worker import any_core
+
+    all_cores = os.sched_getaffinity(0)
+    one = {min(all_cores)}
+    os.sched_setaffinity(0, one)
+    try:
+        with any_core():
+            assert os.sched_getaffinity(0) == all_cores
+        assert os.sched_getaffinity(0) == one
+    finally:
+        os.sched_setaffinity(0, all_cores)
 
 
 def test_without_weights_a_folder_is_served_as_a_shape_only(tmp_path):

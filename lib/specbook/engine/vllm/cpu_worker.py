@@ -1,19 +1,38 @@
-"""Workers for the CPU whose rejection sampler does what that build's own does not (vLLM 0.32).
+"""Workers for the CPU that compile on any core, with the rejection sampler that that build lacks (vLLM 0.32).
 
-Above temperature 0 it divides the target's logits by whatever was in memory where the temperature should be
-(https://github.com/vllm-project/vllm/issues/55005), and it cannot play acceptance at given rates. The classes
-are for vLLM's flag `--worker-cls`, and put kernels into vLLM's own registry; nothing of vLLM is changed.
+Above temperature 0 its own divides the target's logits by whatever was in memory where the temperature should
+be (https://github.com/vllm-project/vllm/issues/55005), and it cannot play acceptance at given rates. The
+classes are for vLLM's flag `--worker-cls`, and put kernels into vLLM's own registry; nothing of vLLM is
+changed.
 Imported by an engine only.
 """
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
 import torch
 from vllm.triton_utils.dispatcher import register_kernels
 from vllm.v1.worker.cpu_worker import CPUWorker
+from vllm.v1.worker.gpu_worker import CompilationTimes
 
 SAMPLER = "vllm.v1.sample.rejection_sampler"
+
+
+@contextmanager
+def any_core() -> Iterator[None]:
+    """Let this thread leave the core that OpenMP bound it to; afterwards it is bound again.
+
+    To compile takes a core a minute or more, and servers that start at once are all bound to the same one.
+    """
+    bound = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, os.sched_getaffinity(os.getppid()))
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, bound)
 
 
 class Worker(CPUWorker):
@@ -22,6 +41,14 @@ class Worker(CPUWorker):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         register_kernels({f"{SAMPLER}.expand_kernel": expand})
         super().__init__(*args, **kwargs)
+
+    @any_core()
+    def determine_available_memory(self) -> int:
+        return super().determine_available_memory()
+
+    @any_core()
+    def compile_or_warm_up_model(self) -> CompilationTimes:
+        return super().compile_or_warm_up_model()
 
 
 class PlayedAcceptance(Worker):
