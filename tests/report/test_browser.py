@@ -133,7 +133,8 @@ def test_sliders_play_without_a_kernel(page, site):
 
 
 @pytest.mark.parametrize(
-    "name", ["book/index", "book/published", "book/calculator", "book/executed/02_eagle3"]
+    "name",
+    ["book/index", "book/published", "book/calculator", "book/pocket_models", "book/executed/02_eagle3"],
 )
 def test_page_does_not_scroll_sideways_on_a_phone(tab, site, name):
     tab.set_viewport_size({"width": 390, "height": 844})

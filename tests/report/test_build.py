@@ -135,6 +135,21 @@ def test_every_figure_is_signed_with_a_kind(root, html):
                 assert all(re.search(rf">(?:[^<]*\b)?{KIND}\b", part) for part in drawn.split("<svg")[1:])
 
 
+def test_no_colour_of_a_figure_vanishes_in_the_dark(html):
+    """Contrast of 3 to the dark ground, as WCAG asks of lines (1.4.11), but for what the style changes."""
+    lighter = re.findall(r"--sb-([0-9a-f]{6}):", (chapters.PROJECT / "book/_static/specbook.css").read_text())
+    for page in pages(html):
+        used = set(re.findall(r"--sb-([0-9a-f]{6})", page.read_text()))
+        assert {name for name in used - {*lighter} if luminance(name) < 3 * 0.056 - 0.05} == set(), page.name
+
+
+def luminance(name: str) -> float:
+    """Of a colour `rrggbb`, 0 to 1: https://www.w3.org/TR/WCAG21/#dfn-relative-luminance."""
+    parts = [int(name[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
 def test_the_front_page_has_its_answer_and_figure(html):
     text = (html / "book" / "index.html").read_text()
     assert "Answer." in text

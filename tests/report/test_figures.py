@@ -128,7 +128,7 @@ def test_names_of_lines_that_end_together_are_apart():
     (ax,) = style.panels(1)
     ax.set(xlim=(0, 8), ylim=(0, 10))
     style.name_lines(ax, {"P-EAGLE": (8, 5.0), "EAGLE-3": (8, 5.1), "ngram": (4, 9.0)}, style.METHODS)
-    heights = {text.get_text(): text.xy[1] for text in ax.texts}
+    heights = {text.get_text(): text.xyann[1] for text in ax.texts}
     assert heights["P-EAGLE"] == pytest.approx(0.505 - style.LABELS_APART / 2)
     assert heights["EAGLE-3"] == pytest.approx(0.505 + style.LABELS_APART / 2)
     assert heights["ngram"] == pytest.approx(0.9)
@@ -140,7 +140,7 @@ def test_names_of_lines_stay_below_the_title():
     (ax,) = style.panels(1)
     ax.set(xlim=(0, 8), ylim=(0, 1))
     style.name_lines(ax, {"json": (8, 0.97), "chat": (8, 0.98), "code": (8, 0.96), "prose": (8, 0.2)})
-    heights = [text.xy[1] for text in ax.texts]
+    heights = [text.xyann[1] for text in ax.texts]
     assert heights == pytest.approx([0.2, *(style.TOP - style.LABELS_APART * back for back in (2, 1, 0))])
     plt.close(ax.get_figure())
 

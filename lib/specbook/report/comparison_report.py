@@ -25,6 +25,7 @@ def page(result: Comparison, markdown: bool = False) -> str:
     cells = result.cells.sort_values(names, key=lambda own: own.str.replace(r"\d+", _padded, regex=True))
     rows = [*cells.to_dict("records"), dict.fromkeys(names, "all") | result.overall]
     table = pd.DataFrame([{name: row[name] for name in names} | _shown(row) for row in rows])
+    table = table.loc[:, (table != "").any()]  # baselines have no acceptance length
     lines = [
         *(_side(name, own) for name, own in (("A", result.a), ("B", result.b))),
         *(
@@ -33,7 +34,8 @@ def page(result: Comparison, markdown: bool = False) -> str:
         ),
         *(f"left out: {count(n, 'cell')} {why}" for why, n in result.left_out.items()),
     ]
-    drawn = tables.markdown(table) if markdown else table.to_string(index=False)
+    titles = {"tokens_per_s": "tokens/s"} | PARTS
+    drawn = tables.markdown(table.rename(columns=titles)) if markdown else table.to_string(index=False)
     return "\n\n".join([summary(result), drawn, "\n".join(f"- {line}" for line in lines)])
 
 

@@ -110,7 +110,7 @@ def length_by_method(table: pd.DataFrame) -> list[Axes]:
             style.with_interval(ax, cell, K, ENDS, TOKENS, **signs)
         _ceiling(ax, np.arange(1, table[K].max() + 1))
         style.k_axis(ax, table)
-        ax.set_ylim(bottom=0.9)
+    ax.set_ylim(bottom=0.9)
     for domain, ax in axes.items():  # once all panels have set the axis that they share
         style.name_lines(ax, ends[domain], METHODS)
     return style.finish(axes.values(), "tokens per step", 6)
@@ -139,7 +139,7 @@ def length_by_version(table: pd.DataFrame) -> list[Axes]:
             there = cell.assign(place=cell["domain"].map(domains.index) + 0.2 * (place - 1))
             style.with_interval(ax, there, "place", ENDS, TOKENS, linestyle="none", **look(version, VERSIONS))
         style.names_axis(ax, domains)
-        ax.set_ylim(bottom=0.9)
+    ax.set_ylim(bottom=0.9)
     return style.finish(axes.values(), "tokens per step")
 
 
@@ -152,7 +152,7 @@ def by_request(table: pd.DataFrame) -> Axes:
     seaborn.boxplot(
         table, x="domain", y="length", hue="method", order=ordered(table["domain"]), hue_order=methods,
         palette=[style.colour(method, METHODS) for method in methods], whis=(5, 95), showfliers=False, ax=ax,
-        linewidth=1, gap=0.1,
+        linewidth=1, linecolor="#555555", saturation=1, gap=0.1,
     )  # fmt: skip
     ax.set(xlabel="", ylabel="tokens per step, of one answer")
     ax.get_legend().remove()

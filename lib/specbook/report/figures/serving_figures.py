@@ -35,7 +35,7 @@ def throughput(table: pd.DataFrame) -> list[Axes]:
             reading = Reading("{:.0f}", " tokens/s")
             style.with_interval(ax, cell, "concurrency", ENDS, reading, **look(arm, arms))
         style.batches(ax, table["concurrency"].dropna(), "batch")
-        ax.set_ylim(bottom=0)
+    ax.set_ylim(bottom=0)  # shared, so it comes after all panels are drawn
     return style.finish(axes.values(), "output tokens/s, all sequences")
 
 

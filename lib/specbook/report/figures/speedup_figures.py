@@ -192,7 +192,7 @@ def theory_map(
             ax.plot(ks, gains, marker=style.MARKERS[i], color=style.PALETTE[i], label=f"acceptance {alpha:g}")
         ax.set_xlabel("K, draft tokens per step")
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-        ax.set_title(f"a draft token costs {cost:g} steps")
+        ax.set_title(f"draft token: {cost:g} steps")
     for ax in axes:
         style.ratio_axis(ax, [y for panel in axes for line in panel.lines for y in line.get_ydata()], "")
     style.finish(axes, "speed-up")
@@ -220,11 +220,12 @@ def power(alarms: pd.DataFrame) -> Axes:
         arm=(alarms["over"] + ", rounds " + alarms["rounds"]).to_numpy(),
     )
     names = list(dict.fromkeys(table["arm"]))
-    for name in names:
+    ends, digits = ("share", "low", "high"), Reading("{:.2f}")
+    for place, name in enumerate(names):
         own = table[table["arm"] == name]
-        style.with_interval(
-            ax, own, "slower", ("share", "low", "high"), Reading("{:.2f}"), **look(name, names)
-        )
+        there = own.assign(place=own["slower"] + 0.3 * (place - 1))
+        style.with_interval(ax, there, "place", ends, digits, **look(name, names))
+    ax.set_xticks(sorted(set(table["slower"])))
     ax.set_ylim(0, 1.02)
     ax.set_xlabel("B slowed down by, %")
     return style.finish([ax], "share called worse", 2)[0]

@@ -34,9 +34,9 @@ STYLE = {
 LETTERS_PER_INCH = 12  # at the small print's 10 points
 NAME_LETTERS = 9
 """Letters of a name below an axis, on one line: `gsm-symbolic` beside `sharegpt` touched it."""
-LABEL_WIDTH, LABELS_APART, TOP = 0.3, 0.1, 0.95
-"""Room right of the lines for their names, the least distance between two, and the highest, which is below
-the title: shares of the axes."""
+LABEL_WIDTH, LEADER, LABELS_APART, TOP = 0.3, 0.05, 0.1, 0.95
+"""Room right of the lines for their names, the part of it that leads from a line to its name, the least
+distance between two, and the highest, which is below the title: shares of the axes."""
 K = "num_speculative_tokens"
 NO_PAIR = "No round here has both a baseline and an arm with speculation."
 MOST_IDS = 5
@@ -272,15 +272,18 @@ def name_lines(ax: Axes, ends: Mapping[str, tuple[float, float]], among: Sequenc
     if not ends:
         return
     left, right = ax.get_xlim()
-    ax.set_xlim(left, right + LABEL_WIDTH * (right - left))
+    width = right - left
+    ax.set_xlim(left, right + LABEL_WIDTH * width)
     ax.get_ylim()  # brings what was drawn into the transformation
     heights = {name: (ax.transData - ax.transAxes).transform(end)[1] for name, end in ends.items()}
     names, apart = sorted(heights, key=heights.__getitem__), LABELS_APART * np.arange(len(ends))
     nearest = _rising([heights[name] for name in names] - apart)
     for name, place in zip(names, apart + nearest.clip(max=TOP - apart[-1]), strict=True):
+        hue = colour(name, among)
         ax.annotate(
-            name, (ends[name][0], place), xycoords=("data", "axes fraction"), xytext=(7, 0),
-            textcoords="offset points", va="center", fontsize=10, color=colour(name, among),
+            name, ends[name], xytext=(ends[name][0] + LEADER * width, place), color=hue, fontsize=10,
+            textcoords=ax.get_xaxis_transform(), va="center",
+            arrowprops={"arrowstyle": "-", "color": hue, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0},
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},  # over the line at 1
         )  # fmt: skip
 

@@ -61,7 +61,7 @@ def _pods(ax: Axes, read: pd.DataFrame) -> None:
 
 def _latency(ax: Axes, served: pd.DataFrame) -> None:
     ax.plot(served["at_s"], served["ttft_s"], color=LOAD, label=f"TTFT, median of {EVERY_S:g} s")
-    ax.plot(served["at_s"], served["ttft_max_s"], color="#777777", linewidth=1.0, label="slowest, s")
+    ax.plot(served["at_s"], served["ttft_max_s"], color="#888888", linewidth=1.0, label="slowest, s")
     _tooltips(ax, served, "ttft_s", "median TTFT {:.2f} s")
 
 
@@ -77,7 +77,8 @@ def _events(ax: Axes, run: ClusterRun) -> None:
     for at in run.segments_s[1:]:
         ax.axvline(at, color="black", linewidth=1.0, linestyle="--")
     for action in run.actions:
-        ax.axvspan(action.began_s, action.ended_s, color="#777777", alpha=0.12, linewidth=0)
+        ax.axvspan(action.began_s, action.ended_s, color="#888888", alpha=0.2, linewidth=0)
+        ax.axvline(action.began_s, color="#888888", linewidth=1.0)
 
 
 @styled
@@ -137,8 +138,8 @@ def monitors(table: pd.DataFrame) -> list[Axes]:
             ax.errorbar(rows["delay_s"], rows["false_alarms"], yerr=span, capsize=3, linewidth=1.0,
                         **look(name, names))  # fmt: skip
         ax.set_yscale("symlog", linthresh=1.0)
-        ax.set_ylim(bottom=0)
         ax.set_xlabel("median delay, s")
+    ax.set_ylim(bottom=-0.3)  # shared, so it comes after all panels are drawn; a marker at 0 is whole
     return style.finish(axes.values(), "false alarms a day", 2)
 
 
@@ -153,14 +154,16 @@ def fallback(result: FallbackArms, thresholds: Sequence[float]) -> list[Axes]:
     lengths = drift.lengths(arms["fallback"].episode)
     above.plot(lengths["at_s"], lengths["length"], color=colour("fallback", ARMS), linewidth=1.2)
     for threshold in thresholds:
-        above.axhline(threshold, color="#777777", linestyle=":", linewidth=1.2)
+        above.axhline(threshold, color="#888888", linestyle=":", linewidth=1.2)
     above.set_ylabel("acceptance length")
     for name in ARMS:
         e2e = drift.e2e_medians(arms[name].episode, SMOOTH_S)
         below.plot(e2e["at_s"], e2e["e2e_s"], color=colour(name, ARMS), label=name)
     below.set_xlabel("seconds")
+    right = max(above.get_xlim()[1], below.get_xlim()[1])
     for ax in (above, below):
         _switches(ax, arms["fallback"])
+        ax.set_xlim(0, right)
     style.finish([below], f"E2E, median of {SMOOTH_S:g} s, s")
     return [above, below]
 
@@ -189,6 +192,6 @@ def day(result: DayArms, thresholds: Sequence[float] = ()) -> Axes:
         ax.plot(at_s, np.transpose(each), color=colour(name, names), linewidth=0.8, alpha=0.5)
         ax.plot(at_s, np.mean(each, axis=0), color=colour(name, names), label=name)
     for threshold in thresholds:
-        ax.axhline(threshold, color="#777777", linestyle=":", linewidth=1.2)
+        ax.axhline(threshold, color="#888888", linestyle=":", linewidth=1.2)
     ax.set_xlabel("seconds")
     return style.finish([ax], "requests in flight", 2)[0]
