@@ -19,7 +19,7 @@ from specbook.suggestions import listed
 PLAN, HARDWARE = "appendix_engines", "cpu"
 NOTHING = f"**Not measured yet.** `specbook run {PLAN}` measures it, in one to two hours on two cores."
 SPEED = {"above": ", faster", "below": ", slower", "within": ", no difference shown", None: ""}
-GAIN = {"above": ", more", "below": ", less", "within": ", no difference shown", None: ""}
+GAIN = {"above": "more", "below": "less", "within": "no difference shown", None: ""}
 Names = Mapping[str, str]
 """Title by the target's name, in the plan's order."""
 
@@ -95,8 +95,8 @@ def _gains(runs: RunSet, names: Names) -> pd.DataFrame:
                 continue
             other = gains.get(row.load)
             more = intervals.compare(own, other) if other and row.target != first else None
-            gain = {"gain": _span(own, GAIN[more])}
-            rows.append({"load": row.load, "draft": draft, "engine": names[row.target], **gain})
+            cell = {"load": row.load, "draft": draft, "engine": names[row.target]}
+            rows.append({**cell, "gain": _span(own), f"beside {names[first]}": GAIN[more]})
     return pd.DataFrame(rows)
 
 
@@ -109,7 +109,7 @@ def _load_by_load(table: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values("load", kind="stable", key=lambda loads: loads.map(places))
 
 
-def _span(estimate: Estimate | None, verdict: str) -> str:
+def _span(estimate: Estimate | None, verdict: str = "") -> str:
     return "-" if estimate is None else estimate.span("×") + verdict
 
 

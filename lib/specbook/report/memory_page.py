@@ -83,8 +83,8 @@ def answer() -> str:
     whole_card = count(one.model_copy(update={"share": 1.0}).sequences, "sequence")
     no = "No, not at the share of the card that the engine takes by itself"
     return (
-        f"**{'Yes' if one.sequences else no}.** {one.sum()}. With all of the card, which leaves the driver "
-        f"nothing, {whole_card} of {LENGTH:,} tokens would fit. On two cards {two.sequences} do: "
+        f"**{'Yes' if one.sequences else no}.** In GB: {one.sum()}. With all of the card, which leaves the "
+        f"driver nothing, {whole_card} of {LENGTH:,} tokens would fit. On two cards {two.sequences} do: "
         f"{two.sum()} on each. In FP8 one card holds {narrow.sequences}."
     )
 

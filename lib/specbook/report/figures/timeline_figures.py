@@ -52,8 +52,8 @@ def _signals(ax: Axes, readings: pd.DataFrame) -> None:
 
 
 def _pods(ax: Axes, read: pd.DataFrame) -> None:
-    ax.step(read["at_s"], read["wanted"], where="post", color=WANTED, label="pods wanted", linestyle="--")
     ax.step(read["at_s"], read["ready"], where="post", color=READY, label="pods ready")
+    ax.step(read["at_s"], read["wanted"], where="post", color=WANTED, label="pods wanted", linestyle="--")
     changed = read[read["ready"].diff().fillna(0) != 0]
     _tooltips(ax, changed, "ready", "pods ready {:.0f}")
     ax.yaxis.get_major_locator().set_params(integer=True)
