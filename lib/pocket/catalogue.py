@@ -20,7 +20,7 @@ SMOLLM2 = Target(
 """A public target, SmolLM2-135M-Instruct (`params/models/smollm2-135m`): not the project's, its heads are."""
 NOISE = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 """Strengths of router noise that heads are trained on with, in logits; 0: what training on alone is worth."""
-CURVE = {f"build/{SMOLLM2.name}-eagle3-{n}": n for n in (64, 128, 256, 512)}
+CURVE = {f"build/{SMOLLM2.name}-eagle3-{n}": n for n in (32, 64, 128, 256)}
 """Heads of the learning curve, which do not ship -> prompts of ShareGPT on whose answers each was trained."""
 
 

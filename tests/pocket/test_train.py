@@ -76,7 +76,7 @@ def test_a_head_of_the_learning_curve_differs_in_its_prompts(heads, monkeypatch)
     train.run("smollm2-curve", "cpu", lambda line: None)
     train.run("smollm2-eagle3", "cpu", lambda line: None)
     assert [(recipe.num_prompts, out) for recipe, out in heads] == [
-        *((n, f"build/smollm2-135m-eagle3-{n}") for n in (64, 128, 256, 512)),
+        *((n, f"build/smollm2-135m-eagle3-{n}") for n in (32, 64, 128, 256)),
         (1536, "models/smollm2-135m-eagle3"),
     ]
     assert len({recipe.model_copy(update={"num_prompts": 1}) for recipe, _ in heads}) == 1
