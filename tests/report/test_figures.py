@@ -7,7 +7,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 
-from specbook.report.figures import speedup_figures, style, svg
+from specbook.report.figures import acceptance_figures, speedup_figures, style, svg, timeline_figures
 from specbook.stats.estimate import Estimate
 
 POINT = "./g/circle[@class='sb-point']"
@@ -165,6 +165,19 @@ def test_a_panel_names_only_what_was_measured_at_its_batch(table):
     below = [[label.get_text() for label in ax.get_xticklabels()] for ax in axes]
     assert below == [["gsm-\nsymbolic", "mt-bench"], ["json"]]
     plt.close(axes[0].get_figure())
+
+
+def test_no_panel_cuts_off_a_value_of_a_later_one():
+    rows = [
+        {"drift": domain, "monitor": "CUSUM", "delay_s": 2.0, "false_alarms": value, "domain": domain,
+         "load": "batch 1", "method": "EAGLE-3", "num_speculative_tokens": 3, "length": value,
+         "length_low": value - 0.1, "length_high": value + 0.2, "estimate": estimate(value)}
+        for domain, value in (("json", 1.0), ("code", 50.0))
+    ]  # fmt: skip
+    table = pd.DataFrame(rows)
+    for draw in (timeline_figures.monitors, acceptance_figures.length_by_method):
+        assert draw(table)[0].get_ylim()[1] > 50.2
+    plt.close("all")
 
 
 def test_the_style_does_not_leak():

@@ -17,7 +17,7 @@ CONTROLS = (
 )  # fmt: skip
 """A drain without one of its parts; a late balancer with all of them beside."""
 UPDATES = ("rollout", "rollout during scale-out")
-SHORT = 160
+SHORT = 56
 """Characters of kubectl's last words that a table has room for."""
 Named = Mapping[tuple[str, int], ClusterRun]
 SCRAPE_S, WINDOW_S, RULE_S, ADAPTER_S, SYNC_S = 10, 25, 10, 0, 15

@@ -44,10 +44,12 @@ class Worker(CPUWorker):
 
     @any_core()
     def determine_available_memory(self) -> int:
+        """vLLM compiles here."""
         return super().determine_available_memory()
 
     @any_core()
     def compile_or_warm_up_model(self) -> CompilationTimes:
+        """And here where nothing is cached."""
         return super().compile_or_warm_up_model()
 
 
