@@ -144,7 +144,7 @@ def test_the_reaction_time_is_the_arithmetic():
     assert f"[{stages[2]}s]" in rule["spec"]["groups"][0]["rules"][0]["expr"]
 
 
-def test_the_chapter_on_kubernetes_names_the_drain_as_it_is_deployed():
+def test_the_chapter_names_the_drain_as_it_is_deployed():
     chapter = " ".join(" ".join(chapters.typed(chapters.cells("07_hpa"))).split())
     pod = server(manifests("cpu"))
     (container,) = pod.spec["containers"]

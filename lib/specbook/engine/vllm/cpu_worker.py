@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from vllm.triton_utils.dispatcher import register_kernels
 from vllm.v1.worker.cpu_worker import CPUWorker
-from vllm.v1.worker.gpu_worker import CompilationTimes
 
 SAMPLER = "vllm.v1.sample.rejection_sampler"
 
@@ -44,13 +43,8 @@ class Worker(CPUWorker):
 
     @any_core()
     def determine_available_memory(self) -> int:
-        """vLLM compiles here."""
+        """vLLM compiles here what has keys and values."""
         return super().determine_available_memory()
-
-    @any_core()
-    def compile_or_warm_up_model(self) -> CompilationTimes:
-        """And here where nothing is cached."""
-        return super().compile_or_warm_up_model()
 
 
 class PlayedAcceptance(Worker):
