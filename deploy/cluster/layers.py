@@ -64,7 +64,7 @@ def system_tree(tree: Path) -> None:
 
 def packages_tree(tree: Path) -> None:
     """The project's own .venv at the image's path: linked, not downloaded again."""
-    ours, theirs = paths.root() / ".venv", tree / WORKDIR / ".venv"
+    ours, theirs = (paths.root() / ".venv").resolve(), tree / WORKDIR / ".venv"
     theirs.parent.mkdir(parents=True)
     call("cp", "--archive", "--link", ours, theirs, timeout_s=900)
     minor = f"python{sys.version_info.major}.{sys.version_info.minor}"
