@@ -89,6 +89,23 @@ def test_an_interrupted_build_goes_on_behind_its_last_layer(tmp_path, monkeypatc
     assert [blob.name for blob in (tmp_path / "blobs").iterdir()] == [again[0]]
 
 
+def test_a_linked_venv_is_packed_and_left_as_it_is(tmp_path, monkeypatch):
+    layers, tree = tool("layers"), tmp_path / "tree"
+    folder, link = tmp_path / "elsewhere" / ".venv", tmp_path / "root" / ".venv"
+    for each in (folder / "bin", folder / "lib", link.parent):
+        each.mkdir(parents=True)
+    link.symlink_to(folder)
+    (folder / "bin" / "python").symlink_to("/somewhere/python")
+    (folder / "bin" / "tool").write_text(f"#!{folder}/bin/python\n")
+    monkeypatch.setattr(layers.paths, "root", lambda: link.parent)
+    layers.packages_tree(tree)
+    packed = tree / layers.WORKDIR / ".venv" / "bin"
+    assert (packed / "tool").read_text() == "#!/opt/specbook/.venv/bin/python\n"
+    assert str((packed / "python").readlink()).startswith("/usr/bin/python3")
+    assert str((folder / "bin" / "python").readlink()) == "/somewhere/python"
+    assert (folder / "bin" / "tool").read_text() == f"#!{folder}/bin/python\n"
+
+
 def test_the_image_is_the_dockerfiles():
     dockerfile = tool("dockerfile")
     assert dockerfile.suite() == "bookworm"

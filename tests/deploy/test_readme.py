@@ -80,6 +80,11 @@ def test_every_alert_has_a_first_step():
     assert [alert for alert in alerts if f"| {alert} |" not in README] == []
 
 
+@pytest.mark.parametrize("text", re.findall(r"```yaml\n(resources: .*?)```", README, re.DOTALL))
+def test_its_kustomizations_render(text, on_top):
+    assert render(on_top(text))
+
+
 # labels that a cluster wants
 
 
