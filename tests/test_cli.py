@@ -28,7 +28,9 @@ COMMANDS = (
 def project(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path / "results"))
     monkeypatch.delenv("SPECBOOK_API_KEY", raising=False)
-    return tmp_path
+    held = signal.getsignal(signal.SIGTERM)
+    yield tmp_path
+    signal.signal(signal.SIGTERM, held)
 
 
 @pytest.fixture(params=["20", "200"], ids=lambda width: f"{width} columns")
@@ -187,6 +189,11 @@ def test_wrong_usage_is_told_by_the_command_line_itself(arguments):
 def test_ctrl_c_ends_any_command_with_130(monkeypatch, arguments, module, name):
     monkeypatch.setattr(module, name, raising(KeyboardInterrupt()))
     assert complaint(*arguments, code=130).startswith("specbook: ")
+
+
+def test_sigterm_ends_a_campaign_as_ctrl_c_does(monkeypatch):
+    monkeypatch.setattr(campaign, "measure", lambda *_, **__: signal.raise_signal(signal.SIGTERM))
+    assert complaint("run", "01", code=130).startswith("specbook: ")
 
 
 # run, book, check
@@ -409,9 +416,6 @@ class FakeServer:
 @pytest.fixture
 def server(monkeypatch):
     monkeypatch.setattr(engine_server, "Server", FakeServer)
-    held = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, held)
 
 
 @pytest.mark.usefixtures("server")

@@ -1,5 +1,6 @@
 """The command line: doctor, run, book, check, pack, readme, skill, train; its other modules have the rest."""
 
+import signal
 from collections.abc import Sequence
 from datetime import datetime
 from importlib.metadata import entry_points
@@ -125,6 +126,7 @@ def _measure(plans: Sequence[Any], lacking: dict[str, str], since: datetime | No
     """Measure the plans less what lacks a model or a cluster; exit status 1 if anything was left out."""
     from specbook.bench import campaign, experiments
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was taken from a cluster is put back
     wanted = [one.without(lacking) for one in plans]
     absent = {one.chapter: why for one in wanted if (why := experiments.unavailable(one))}
     if len(absent) < len(wanted):
