@@ -13,6 +13,7 @@ from specbook.bench import campaign, dry_run, experiments, plan_notes, provenanc
 from specbook.cli import ask, doctor, main
 from specbook.cli.main import app
 from specbook.config import machines
+from specbook.deploy import kubectl
 from specbook.engine import running
 from specbook.engine import server as engine_server
 from specbook.errors import EngineError
@@ -251,6 +252,14 @@ def test_a_chapter_on_kubernetes_needs_a_cluster_and_says_which(monkeypatch, pro
     assert result.exit_code == 1
     assert "no context 'nowhere' in the kubeconfig" in result.stderr
     assert not (project / "results").exists()  # no failed record of each run
+
+
+def test_experiments_never_take_the_current_context(monkeypatch, project):
+    monkeypatch.delenv("SPECBOOK_CONTEXT", raising=False)
+    monkeypatch.setattr(kubectl, "local_kubeconfig", lambda: project / "none")
+    result = invoke("run", "07_hpa", "--dirty")
+    assert result.exit_code == 1
+    assert "no cluster is named for experiments" in result.stderr
 
 
 def test_chapters_with_their_cluster_are_measured(monkeypatch):

@@ -11,6 +11,7 @@ from pathlib import Path
 import components
 import image
 import keys
+import layers
 import machine
 import processes
 import teardown
@@ -81,7 +82,7 @@ def build() -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("w") as file:
             script = Path(__file__).with_name("kubernetes.sh")
-            done = subprocess.run(["bash", script, RUN.parent], stdout=file, stderr=file)
+            done = subprocess.run(["bash", script, RUN.parent, layers.mirror()], stdout=file, stderr=file)
         if done.returncode != 0:
             raise ClusterError(
                 f"Kubernetes was not built; {log} has the reason. Run again: finished steps stay"

@@ -249,7 +249,8 @@ def test_a_failed_job_stops_the_apply_until_later(deploy, kubelet):
     kubelet.says.clear()
     result = deploy("apply", "--yes")
     assert result.exit_code == 0, result.output
-    assert result.stdout.count("create ") == 1
+    assert (result.stdout.count("replace "), result.stdout.count("create ")) == (1, 1)
+    assert result.stdout.index("Job fetch: complete") < result.stdout.index("create ")
 
 
 def test_ctrl_c_half_way_says_how_far_it_came(deploy, kubelet):

@@ -1,6 +1,7 @@
 """deploy/README.md and the chapter on Kubernetes say what the manifests say."""
 
 import re
+import textwrap
 
 import pytest
 from deploy_fixtures import COMPONENTS, DEPLOY, OVERLAYS, manifests
@@ -80,9 +81,9 @@ def test_every_alert_has_a_first_step():
     assert [alert for alert in alerts if f"| {alert} |" not in README] == []
 
 
-@pytest.mark.parametrize("text", re.findall(r"```yaml\n(resources: .*?)```", README, re.DOTALL))
+@pytest.mark.parametrize("text", re.findall(r"```yaml\n( *resources: .*?)```", README, re.DOTALL))
 def test_its_kustomizations_render(text, on_top):
-    assert render(on_top(text))
+    assert render(on_top(textwrap.dedent(text)))
 
 
 # labels that a cluster wants

@@ -46,7 +46,7 @@ class Chapter(AnyPlan):
     """Each has the keys of a group with one sweep, and its own target."""
     experiments: tuple[Experiment, ...] = ()
     context: str | None = None
-    """Kubeconfig context for experiments on a cluster; None: as `specbook.deploy.kubectl.selected` says."""
+    """Kubeconfig context for experiments on a cluster; None: see `specbook.deploy.kubectl.selected`."""
 
     @model_validator(mode="after")
     def _asks_once(self) -> Self:

@@ -83,7 +83,15 @@ def _step(cluster: Kubectl, manifest: Manifest, created: set[str], force: bool) 
             return Step(manifest, "replace", difference(None, manifest))
         raise
     diff = difference(before, after) if after else ""
+    if not diff and manifest["kind"] == "Job" and _failed(cluster, manifest["metadata"]):
+        return Step(manifest, "replace", "")
     return Step(manifest, "create" if after and not before else "change" if diff else "unchanged", diff)
+
+
+def _failed(cluster: Kubectl, job: Manifest) -> bool:
+    """Whether a Job has given up, which no second apply would start again."""
+    status = cluster.get("job", job["name"], f"--namespace={job['namespace']}").get("status", {})
+    return any(one["type"] == "Failed" and one["status"] == "True" for one in status.get("conditions") or [])
 
 
 def sides(diff: str) -> tuple[Manifest | None, Manifest | None]:
@@ -114,25 +122,25 @@ def apply(
     """Carry a plan out, one object after the other; what is unchanged is left alone.
 
     Args:
-        after: called with each object that was applied, before the next one is; may wait for it.
+        after: called with each object, before the next one is applied; may wait for it.
 
     Raises:
         ClusterError: at the first object refused; says how far it came. Applying again goes on from there.
     """
-    todo = [step for step in steps if step.action != "unchanged"]
-    done = 0
+    todo, done = sum(step.action != "unchanged" for step in steps), 0
     try:
-        for step in todo:
+        for step in steps:
             if step.action == "replace":
                 remove(cluster, step.manifest)
-            cluster.apply([step.manifest], *options(force))
-            done += 1
-            report(f"{step.action:9} {title(step.manifest)}")
-            after(step.manifest)
+            if step.action != "unchanged":
+                cluster.apply([step.manifest], *options(force))
+                done += 1
+                report(f"{step.action:9} {title(step.manifest)}")
+            after(step.manifest)  # a Job that is there may not have ended
     except (ClusterError, KeyboardInterrupt) as error:
         why = str(error) or "interrupted"
         raise ClusterError(
-            f"{why}. {done} of {len(todo)} objects are applied. To fix: apply again, which goes on from there"
+            f"{why}. {done} of {todo} objects are applied. To fix: apply again, which goes on from there"
         ) from error
 
 

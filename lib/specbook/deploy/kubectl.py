@@ -74,12 +74,18 @@ def local_kubeconfig() -> Path:
     return paths.root() / "build" / "cluster" / "run" / "kubeconfig"
 
 
-def selected() -> str | None:
-    """The context that experiments run on: `SPECBOOK_CONTEXT`, else that of `make cluster` if it is there.
+def selected() -> str:
+    """The context that experiments run on: `SPECBOOK_CONTEXT`, else that of `make cluster`.
 
-    None stands for the kubeconfig's current one.
+    Raises:
+        ClusterError: if there is neither. Whoever has a current context has not said that pods may be killed.
     """
-    return os.environ.get(CONTEXT) or (LOCAL_CONTEXT if local_kubeconfig().is_file() else None)
+    if context := os.environ.get(CONTEXT) or (local_kubeconfig().is_file() and LOCAL_CONTEXT):
+        return context
+    raise ClusterError(
+        "no cluster is named for experiments, which replace a Deployment, kill pods and take the metrics API "
+        f"away. To fix: `make cluster`, or name a context of your kubeconfig in {CONTEXT}"
+    )
 
 
 def program() -> str:

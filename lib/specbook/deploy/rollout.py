@@ -108,7 +108,7 @@ def until_done(look: Callable[[], Look], timeout_s: float, report: Report) -> No
 
 
 def for_jobs(cluster: Kubectl, timeout_s: float, report: Report) -> Callable[[Manifest], None]:
-    """For `apply(after=...)`: waits for each Job that was applied.
+    """For `apply(after=...)`: waits for each Job.
 
     Pods that start before their weights are there would only run into their deadline.
     """
