@@ -161,8 +161,8 @@ def _read(path: Path, version: tuple[int, int]) -> Read:
     if not distinct:
         why = "; ".join(notes) or "it needs at least one line"
         raise ConfigError(f"prompts {path} is empty: {why}. {FORM}")
-    if len(distinct) != len({prompt.id for prompt in distinct.values()}):
-        raise ConfigError(f"prompts {path} uses an id twice: give each prompt its own")
+    if twice := [name for name, times in Counter(one.id for one in distinct.values()).items() if times > 1]:
+        raise ConfigError(f"prompts {path} uses an id twice ({twice[0]}): give each prompt its own")
     return Read(list(distinct.values()), notes)
 
 

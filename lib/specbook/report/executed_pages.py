@@ -62,7 +62,7 @@ def name_sources(notebook: NotebookNode, page: str, plan: Path) -> None:
     """Add what a page is made of: its notebook, its plan, for download, and where records are."""
     name = plan.relative_to(paths.root())
     text = (
-        f"**This page** is `notebooks/{page}.ipynb` (the button above downloads it), run with "
+        f"**This page** is `notebooks/{page}.ipynb` (in the download menu at the top), run with "
         f"{{download}}`{name} </{name}>` on records in `results/`."
     )
     notebook.cells.append(nbformat.v4.new_markdown_cell(text, id="sources"))
