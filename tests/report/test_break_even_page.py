@@ -88,7 +88,7 @@ def test_baselines_alone_are_no_map():
 def test_what_no_acceptance_makes_good_is_said(verify, hopeless):
     prices = (dict.fromkeys((1, 8, 32), price) for price in (verify, 0.01))
     synthetic.write(sweep(), world=synthetic.World(**dict(zip(("verify", "draft"), prices, strict=True))))
-    said = "a step must yield more than K + 1 tokens, so nothing pays there" in break_even_page.render()
+    said = "a median step costs more than K + 1 plain ones, so nothing pays there" in break_even_page.render()
     assert said is hopeless
 
 

@@ -162,7 +162,9 @@ def hopeless(prices: pd.DataFrame) -> str:
     """Sentence on rows of `break_even.map_of` that no acceptance makes good; empty where there is none."""
     never = sum(one.price.value > one.num_speculative_tokens + 1 for one in prices.itertuples())
     rows = _rows(never, len(prices))
-    return f"In {rows} a step must yield more than K + 1 tokens, so nothing pays there." if never else ""
+    return (
+        f"In {rows} a median step costs more than K + 1 plain ones, so nothing pays there." if never else ""
+    )
 
 
 def dips(prices: pd.DataFrame) -> str:

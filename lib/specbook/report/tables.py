@@ -141,13 +141,14 @@ def poisson(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def prices(table: pd.DataFrame) -> pd.DataFrame:
-    """Table of what verifying and drafting cost, in steps of the best baseline, from `prediction.prices`.
+    """Table of a step's fixed part and of what each draft token adds, drafted and checked, in steps of the
+    best baseline, from `prediction.prices`.
 
     From one K alone the two cannot be told apart, `–`, and their sum is all there is.
     """
     columns = {
         "method": table["method"], "batch": table["concurrency"],
-        "verification": table["verify_cost"], "each draft token": table["draft_cost"],
+        "fixed part": table["verify_cost"], "each draft token": table["draft_cost"],
         "K": table["num_speculative_tokens"], "break-even length at K": table["break_even_length"],
     }  # fmt: skip
     measured = _indexed(columns, ["method", "batch"]).dropna(axis="columns", how="all").round(2)

@@ -31,11 +31,12 @@ def answer(runs: Iterable[RunRecord]) -> str:
             f", and **{fast:.0f} tokens/s** at batch {last:g}: {last / first:g} times the requests give "
             f"{fast / slow:.1f} times the tokens"
         )
-    return f"{said} (medians over domains and restarts).{_overhead(runs)}"
+    return f"{said} (medians over domains and restarts).{_overhead(runs, mode)}"
 
 
-def _overhead(runs: RunSet) -> str:
+def _overhead(runs: RunSet, mode: str) -> str:
     decode = steps.decode_steps(runs)
+    decode = decode[decode["execution"] == mode]
     shares = (100 * decode["overhead_s"].astype(float) / decode["step_s"]).dropna()
-    limit = "of a decode step is overhead, time that neither memory nor arithmetic needs."
+    limit = "of a decode step is overhead, time beyond what the machine's memory and arithmetic need."
     return f" {ends(shares, '{:.0f}')} % {limit}" if len(shares) else ""

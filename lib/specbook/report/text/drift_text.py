@@ -26,7 +26,7 @@ def accepted(table: pd.DataFrame) -> str:
     if own.empty:
         return "Nothing was drafted."
     each = (f"{row.length:.2f} tokens on {row.domain}" for row in own.iloc[[0, -1]].itertuples())
-    return f"A step of {own['arm'].iloc[0]} yields {listed(each)}."
+    return f"A step of {own['arm'].iloc[0]} yields {listed(each)}, answers that repeat themselves included."
 
 
 def seen(table: pd.DataFrame) -> str:
@@ -38,9 +38,10 @@ def seen(table: pd.DataFrame) -> str:
     episodes = int(one["episodes"])
     return (
         f"A monitor of the server's own counters, {one['monitor']}, found {one['found'] * episodes:.0f} of "
-        f"{count(episodes, one['drift'] + ' drift')} after {one['delay_s']:.1f} s at the median, with "
-        f"thresholds set on the other recordings, and gave {one['estimate'].span(digits=1)} false alarms a "
-        f"day over {one['estimate'].counted} without drift."
+        f"{count(episodes, one['drift'] + ' drift')} after {one['delay_s']:.1f} s at the median. Its "
+        f"threshold finds all other recorded drifts within {one['within_s']:g} s, so only the weakest can be "
+        f"missed, and gave {one['estimate'].span(digits=1)} false alarms a day over "
+        f"{one['estimate'].counted} without drift."
     )
 
 
