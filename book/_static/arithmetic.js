@@ -15,20 +15,20 @@
   }
 
   // specbook.stats.theory.step_cost
-  function stepCost(k, row, parallel) {
-    return k === 0 ? 1 : row.verify + (parallel ? 1 : k) * row.draft;
+  function stepCost(k, row) {
+    return k === 0 ? 1 : row.verify + k * row.draft;
   }
 
   // specbook.stats.theory.speedup
-  function speedup(joint, k, row, parallel) {
-    return acceptanceLength(joint, k) / stepCost(k, row, parallel);
+  function speedup(joint, k, row) {
+    return acceptanceLength(joint, k) / stepCost(k, row);
   }
 
   // specbook.stats.theory.best_k_of: ties go to the smaller K
-  function bestK(joint, row, parallel) {
+  function bestK(joint, row) {
     let best = 0;
     for (let k = 1; k <= joint.length; k += 1) {
-      if (speedup(joint, k, row, parallel) > speedup(joint, best, row, parallel)) best = k;
+      if (speedup(joint, k, row) > speedup(joint, best, row)) best = k;
     }
     return best;
   }
@@ -90,19 +90,19 @@
   // What follows from settings; prompts, queues and uneven endings are left out.
   function compute(s) {
     const row = check(s).rows.find((one) => one.batch === s.batch);
-    const tpot_ms = row.step_ms / speedup(s.joint, s.k, row, s.parallel);
+    const tpot_ms = row.step_ms / speedup(s.joint, s.k, row);
     const rate = (1000 * s.batch) / tpot_ms;
     const base_rate = (1000 * s.batch) / row.step_ms;
     const cost = usdPerMillion(rate, s.usd_per_hour, s.utilisation);
     const base_cost = usdPerMillion(base_rate, s.usd_per_hour, s.utilisation);
     return {
       acceptance_length: acceptanceLength(s.joint, s.k),
-      break_even_length: stepCost(s.k, row, s.parallel),
-      speedup: speedup(s.joint, s.k, row, s.parallel),
-      best_k: bestK(s.joint, row, s.parallel),
+      break_even_length: stepCost(s.k, row),
+      speedup: speedup(s.joint, s.k, row),
+      best_k: bestK(s.joint, row),
       break_even_batch: breakEvenBatch(
         s.rows.map((one) => one.batch),
-        s.rows.map((one) => speedup(s.joint, s.k, one, s.parallel)),
+        s.rows.map((one) => speedup(s.joint, s.k, one)),
       ),
       tpot_ms,
       baseline_tpot_ms: row.step_ms,
@@ -118,7 +118,7 @@
   function link(s) {
     const rows = s.rows.map((row) => [row.batch, row.step_ms, row.verify, row.draft].join(":")).join(",");
     return (
-      `#a=${s.joint.join(",")}&k=${s.k}&b=${s.batch}&d=${s.parallel ? "parallel" : "serial"}&m=${rows}` +
+      `#a=${s.joint.join(",")}&k=${s.k}&b=${s.batch}&m=${rows}` +
       `&usd=${s.usd_per_hour}&u=${s.utilisation}&io=${s.input_per_output}`
     );
   }
@@ -131,13 +131,11 @@
       if (!/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(word)) fail(`"${name}" holds "${word}", which is no number`);
       return Number(word);
     };
-    const drafting = text("d");
-    if (drafting !== "serial" && drafting !== "parallel") fail(`"d" is "${drafting}": serial or parallel`);
     const rows = text("m")
       .split(",")
       .map((row) => {
         const cells = row.split(":");
-        if (cells.length !== 4) fail(`"m" holds "${row}": a row is batch:step:verification:draft`);
+        if (cells.length !== 4) fail(`"m" holds "${row}": a row is batch:step:fixed part:draft token`);
         const [batch, step_ms, verify, draft] = cells.map((cell) => number(cell, "m"));
         return { batch, step_ms, verify, draft };
       });
@@ -147,7 +145,6 @@
         .map((share) => number(share, "a")),
       k: number(text("k"), "k"),
       batch: number(text("b"), "b"),
-      parallel: drafting === "parallel",
       rows,
       usd_per_hour: number(text("usd"), "usd"),
       utilisation: number(text("u"), "u"),

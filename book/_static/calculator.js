@@ -64,7 +64,6 @@
       if (said) said.textContent = show ? show() : digits(get());
     }
     field.place.setAttribute("aria-valuetext", `batch ${settings.batch}`);
-    field.parallel.checked = settings.parallel;
     if (document.activeElement !== field.joint) field.joint.value = settings.joint.join(" ");
     if (document.activeElement !== field.rows) {
       field.rows.value = settings.rows.map((one) => [one.batch, one.step_ms, one.verify, one.draft].join(" ")).join("\n");
@@ -129,21 +128,21 @@
 
   function batchSaid(found) {
     if (found.break_even_batch !== null) return digits(found.break_even_batch);
-    const all = settings.rows.map((one) => speedup(settings.joint, settings.k, one, settings.parallel));
+    const all = settings.rows.map((one) => speedup(settings.joint, settings.k, one));
     if (settings.rows.length < 2) return "needs prices at two batches";
     return all.every((one) => one < 1) ? "below the smallest known" : all.every((one) => one >= 1) ? "above the largest known" : "gains only at larger batches";
   }
 
   function charts(found) {
-    const { joint, k, parallel, rows, batch } = settings;
+    const { joint, k, rows, batch } = settings;
     const ks = Array.from({ length: joint.length + 1 }, (_, i) => i);
-    const byK = ks.map((one) => speedup(joint, one, row(), parallel));
+    const byK = ks.map((one) => speedup(joint, one, row()));
     line(at("chart-k"), {
       label: `Speed-up against K at batch ${batch}: best at K = ${found.best_k}`,
       names: ks, values: byK, chosen: k, x: "K, draft tokens a step", y: `speed-up at batch ${batch}`,
       tell: (i) => `K = ${i}: ${byK[i].toFixed(2)}×`,
     });
-    const byBatch = rows.map((one) => speedup(joint, k, one, parallel));
+    const byBatch = rows.map((one) => speedup(joint, k, one));
     line(at("chart-batch"), {
       label: `Speed-up against batch at K = ${k}`,
       names: rows.map((one) => one.batch), values: byBatch, chosen: rows.indexOf(row()), x: "batch, concurrent sequences",
@@ -209,10 +208,9 @@
     settings = structuredClone(settings);
     const { name, value } = target;
     if (name in FIELDS) FIELDS[name].set(value === "" ? NaN : Number(value));
-    if (name === "parallel") settings.parallel = target.checked;
     if (name === "joint") settings.joint = shares(value);
     if (name === "rows") settings.rows = table(value);
-    if (name === "head" && value !== OWN) Object.assign(settings, { joint: data.heads[value].joint, parallel: data.heads[value].parallel });
+    if (name === "head" && value !== OWN) settings.joint = data.heads[value].joint;
     if (name === "machine" && value !== OWN) settings.rows = structuredClone(data.machines[value].rows);
     if (name === "price" && value !== OWN) settings.usd_per_hour = data.prices[value].usd_per_hour;
     settings.k = Math.min(settings.k, Math.max(settings.joint.length, 1));

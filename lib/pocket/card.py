@@ -159,5 +159,8 @@ def _effects() -> Iterator[str]:
         told = "; ".join(f"{100 * gain:+.1f} {name}" for name, gain in found.items())
         yield f"More right guesses than the first row's behind position 1, in points, in the mean: {told}."
     if chance is not None:
-        yield f"Another seed alone makes {100 * chance:+.1f}: differences of that size are chance."
+        yield (
+            f"Another seed alone makes {100 * chance:+.1f}: differences of that size may be chance, and "
+            "larger ones too, since each variant was trained once."
+        )
     yield ""

@@ -27,22 +27,22 @@ LARGE = [
     {"batch": 512, "step_ms": 80, "verify": 4.5, "draft": 0.09},
 ]
 CASES = [
-    ([0.73, 0.521, 0.355], 3, False, LARGE, 1, 4.326, 0.5, 2),
-    ([0.73, 0.521, 0.355], 3, False, LARGE, 512, 4.326, 0.5, 2),
-    ([0.73, 0.521, 0.355], 1, False, LARGE, 64, 1.6, 1.0, 0),
-    ([0.9, 0.8, 0.7, 0.6, 0.5], 5, False, SMALL, 1, 0.11592, 0.25, 1),
-    ([0.9, 0.8, 0.7, 0.6, 0.5], 5, True, SMALL, 1, 0.11592, 0.25, 1),
-    ([0.9, 0.8, 0.7, 0.6, 0.5], 2, False, SMALL, 32, 0.11592, 0.9, 7.5),
-    ([0.2, 0.04], 2, False, SMALL, 8, 0.05, 0.01, 20),
-    ([0.2, 0.04], 0, False, SMALL, 8, 0.05, 0.01, 20),
-    ([1, 1, 1, 1], 4, True, LARGE, 64, 63.158, 0.33, 3.3),
-    ([0.5], 1, False, ONE, 4, 2.35, 0.7, 0.4),
-    ([0, 0], 2, False, ONE, 4, 2.35, 0.7, 0.4),
-    ([0.94, 0.86, 0.77, 0.68, 0.59, 0.51, 0.44, 0.38], 8, False, LARGE, 1, 3.9, 0.6, 1.5),
+    ([0.73, 0.521, 0.355], 3, LARGE, 1, 4.326, 0.5, 2),
+    ([0.73, 0.521, 0.355], 3, LARGE, 512, 4.326, 0.5, 2),
+    ([0.73, 0.521, 0.355], 1, LARGE, 64, 1.6, 1.0, 0),
+    ([0.9, 0.8, 0.7, 0.6, 0.5], 5, SMALL, 1, 0.11592, 0.25, 1),
+    ([0.9, 0.8, 0.7, 0.6, 0.5], 5, SMALL, 1, 0.11592, 0.25, 1),
+    ([0.9, 0.8, 0.7, 0.6, 0.5], 2, SMALL, 32, 0.11592, 0.9, 7.5),
+    ([0.2, 0.04], 2, SMALL, 8, 0.05, 0.01, 20),
+    ([0.2, 0.04], 0, SMALL, 8, 0.05, 0.01, 20),
+    ([1, 1, 1, 1], 4, LARGE, 64, 63.158, 0.33, 3.3),
+    ([0.5], 1, ONE, 4, 2.35, 0.7, 0.4),
+    ([0, 0], 2, ONE, 4, 2.35, 0.7, 0.4),
+    ([0.94, 0.86, 0.77, 0.68, 0.59, 0.51, 0.44, 0.38], 8, LARGE, 1, 3.9, 0.6, 1.5),
 ]
 
 
-FIELDS = ("joint", "k", "parallel", "rows", "batch", "usd_per_hour", "utilisation", "input_per_output")
+FIELDS = ("joint", "k", "rows", "batch", "usd_per_hour", "utilisation", "input_per_output")
 
 
 def settings(*case) -> dict:
@@ -54,7 +54,7 @@ def link(given: dict) -> str:
     rows = ",".join(":".join(f"{value:.12g}" for value in row.values()) for row in given["rows"])
     joint = ",".join(f"{share:.12g}" for share in given["joint"])
     return (
-        f"#a={joint}&k={given['k']}&b={given['batch']}&d={'parallel' if given['parallel'] else 'serial'}"
+        f"#a={joint}&k={given['k']}&b={given['batch']}"
         f"&m={rows}&usd={given['usd_per_hour']:.12g}&u={given['utilisation']:.12g}"
         f"&io={given['input_per_output']:.12g}"
     )
@@ -65,8 +65,8 @@ def computed(given: dict) -> dict[str, float | None]:
     row = next(row for row in given["rows"] if row["batch"] == given["batch"])
     length = theory.acceptance_length(given["joint"], given["k"])
 
-    def prices(one: dict) -> tuple[float, float, bool]:
-        return one["draft"], one["verify"], given["parallel"]
+    def prices(one: dict) -> tuple[float, float]:
+        return one["draft"], one["verify"]
 
     speedups = [theory.speedup(length, given["k"], *prices(one)) for one in given["rows"]]
     ratio, plain = theory.speedup(length, given["k"], *prices(row)), 1000 * given["batch"] / row["step_ms"]
@@ -230,7 +230,6 @@ def test_a_field_may_be_broken_and_mended(page):
         ("k=5", "k=50", "k is 50"),
         ("u=0.25", "u=2", "utilisation is 2: it lies in (0, 1]"),
         ("b=1", "b=3", "batch 3 has no row"),
-        ("d=serial", "d=<b>", '"d" is "<b>"'),
         ("m=1:8", "m=x:8", '"m" holds "x"'),
         ("m=1:8:1.5:0.2", "m=1:8:1.5", "a row is batch:step:verification:draft"),
         ("m=1:8", "m=100:8", "batches are at least 1, and rise"),

@@ -28,11 +28,9 @@ def test_iid_acceptance_agrees_with_a_simulation():
     assert expected_acceptance_length(0.7, 5) == pytest.approx(length, rel=0.02)
 
 
-@pytest.mark.parametrize(
-    ("k", "parallel", "want"), [(0, False, 1.0), (5, False, 1.5), (5, True, 1.1), (1, True, 1.1)]
-)
-def test_parallel_drafting_pays_for_one_pass(k, parallel, want):
-    assert step_cost(k, 0.1, parallel=parallel) == pytest.approx(want)
+@pytest.mark.parametrize(("k", "want"), [(0, 1.0), (1, 1.1), (5, 1.5)])
+def test_each_draft_token_is_paid_for(k, want):
+    assert step_cost(k, 0.1) == pytest.approx(want)
 
 
 @pytest.mark.parametrize(

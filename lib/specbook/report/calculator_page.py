@@ -20,7 +20,6 @@ from specbook.report.provenance_line import credit, served
 from specbook.stats import theory
 
 POSITION = re.compile(r"acceptance_pos_(\d+)(_pct)?")
-ONE_PASS = ("P-EAGLE", "DFlash")
 """Published drafts that propose all tokens in one pass."""
 ALWAYS = ("Claude Sonnet 5", "GPT-5.4")
 """Shown beside whatever model a reader compares with."""
@@ -78,7 +77,7 @@ def measured_heads(runs: Iterable[RunRecord]) -> list[Entry]:
     deepest = table.loc[table.groupby(["method", "domain"], sort=False)["num_speculative_tokens"].idxmax()]
     return [
         {"kind": row.kind, "name": f"{row.label} on {row.domain}",
-         "said": credit(runs, row.load), "parallel": False,
+         "said": credit(runs, row.load),
          "joint": [round(float(share), 3) for share in row.joint]}
         for row in deepest.itertuples()
     ]  # fmt: skip
@@ -92,7 +91,7 @@ def published_heads(rows: Iterable[PublishedRow]) -> list[Entry]:
         groups.setdefault(key, []).append(row)
     return [
         {"kind": "published", "name": f"{draft}, {target}" + (f" on {dataset}" if dataset != "n/s" else ""),
-         "said": source, "joint": joint, "parallel": draft.startswith(ONE_PASS)}
+         "said": source, "joint": joint}
         for (target, draft, dataset, _, source), group in groups.items() if (joint := _joint(group))
     ]  # fmt: skip
 
@@ -116,7 +115,7 @@ def measured_machines(runs: Iterable[RunRecord]) -> list[Entry]:
     """Step prices by batch of each machine and method that was measured at two K or more.
 
     `model` is the one that was served, `hosts` the APIs that serve the same weights. A row: `step_ms` is a
-    step without speculation; verification and one draft pass are in such steps.
+    step without speculation; its fixed part with a draft and what each draft token adds are in such steps.
     """
     runs = list(runs)
     target = runs[0].point.target
@@ -143,7 +142,7 @@ def _start(heads: list[Entry], machines: list[Entry], usd_per_hour: float, input
     """The hardest domain on the first machine, at its middle batch and the K that is best there.
 
     Its fields are those of `check` in book/_static/arithmetic.js: `input_per_output` is input tokens per
-    output token, which only an API's bill depends on; `parallel`, whether one pass drafts all K.
+    output token, which only an API's bill depends on.
     """
     if not heads or not machines:
         raise RecordError(
@@ -153,7 +152,7 @@ def _start(heads: list[Entry], machines: list[Entry], usd_per_hour: float, input
     rows = machines[0]["rows"]
     row = rows[len(rows) // 2]
     return {
-        "joint": joint, "k": theory.best_k_of(joint, row["draft"], row["verify"]), "parallel": False,
+        "joint": joint, "k": theory.best_k_of(joint, row["draft"], row["verify"]),
         "rows": rows, "batch": row["batch"], "usd_per_hour": usd_per_hour, "utilisation": 0.5,
         "input_per_output": input_per_output,
     }  # fmt: skip

@@ -6,7 +6,19 @@ import pandas as pd
 
 from specbook import config as plans
 from specbook import records
-from specbook.analysis import acceptance, drift, moe_tables, scaling, speedup, tail, token_cost, versions
+from specbook.analysis import (
+    acceptance,
+    answers,
+    api_prices,
+    break_even,
+    drift,
+    moe_tables,
+    scaling,
+    speedup,
+    tail,
+    token_cost,
+    versions,
+)
 from specbook.bench import experiments
 from specbook.records.run import RunRecord
 from specbook.report import cluster_tables, headline, tables
@@ -69,17 +81,26 @@ def _rubric(
     ready = [f"{scaling.stages(run)['ready']:.0f}" for run in cluster_tables.of_scenario(cluster, "step")]
     updates = [run for name in cluster_tables.UPDATES for run in cluster_tables.of_scenario(cluster, name)]
     lost = [scaling.counts(scaling.during(run, ["restart", "undo"])) for run in updates]
-    scaled = f"a new pod serves {listed(ready)} s after the load triples" if ready else "not measured"
+    scaled = (
+        f"a new pod serves {listed(ready)} s after the load triples; which signal asked for it varies"
+        if ready
+        else "not measured"
+    )
     rolled = "; ".join(f"{one['lost']} of {one['sent']:,} requests lost" for one in lost) or "not measured"
     lines = [
         (f"{GOAL:g}x at matched quality, dense", _reached(dense), "chapters 2 and 3"),
         (f"{GOAL:g}x at matched quality, a public dense model", _reached(public), "chapter 9"),
         (f"{GOAL:g}x at matched quality, mixture of experts", _reached(moe), "chapter 5"),
+        ("matched quality", _same(dense, public, moe), "chapters 2, 3, 5 and 9"),
         ("acceptance per kind of traffic", f"{kinds} kinds", "below, chapters 2 to 4"),
-        ("p99 at batch 1, 8 and 32, with and without", f"measured at {loads}", "below, chapter 2"),
+        (
+            "p99 at batch 1, 8 and 32, with and without",
+            f"at {loads}; some are not to be quoted",
+            "below, chapter 2",
+        ),
         ("autoscaling on queue wait", scaled, "chapter 7"),
         ("a smooth rollout", rolled, "chapter 7"),
-        ("a million tokens against hosted APIs", "a table with sources and dates", "chapter 8"),
+        ("a million tokens against hosted APIs", _rented(), "below, chapter 8"),
         ("a write-up that others can run again", "`make book`, `specbook run`", "README.md"),
     ]
     return tables.markdown(pd.DataFrame(lines, columns=["asked for", "reached", "where"]))
@@ -90,13 +111,44 @@ def _reached(runs: Sequence[RunRecord]) -> str:
     if best.empty:
         return "not measured"
     top = best.loc[best["speedup"].idxmax()]
-    over, low = speedup.best_over_domains(runs), top["estimate"].low
-    holds = "yes" if low is not None and low >= GOAL else "not shown" if top["speedup"] >= GOAL else "no"
-    each = "; ".join(f"{row.estimate.span('x')} at {row.load}" for row in over.itertuples())
-    return (
-        f"{holds}: at most {top['estimate'].span('x')}, {top['label']} on {top['domain']} at {top['load']}. "
-        f"One setting for all traffic: {each}"
+    over, shown = speedup.best_over_domains(runs), best[best["low"] >= GOAL]
+    where = [f"{row.domain} at {row.load}" for row in shown.drop_duplicates(["load", "domain"]).itertuples()]
+    beyond = (best["high"] < GOAL).all()  # none may reach it
+    holds = f"yes, on {listed(where)}" if where else "no" if beyond else "not shown"
+    kinds = best.groupby("load")["domain"].nunique()
+    each = "; ".join(
+        f"{row.estimate.span('x')} at {row.load}" for row in over.itertuples() if kinds[row.load] > 1
     )
+    return (
+        f"{holds}: the largest is {top['estimate'].span('x')}, {top['label']} on {top['domain']} at "
+        f"{top['load']}. One setting for all traffic: {each}"
+    )
+
+
+def _same(*measured: Sequence[RunRecord]) -> str:
+    """The least share of timed greedy answers that are the baseline's, over all arms and loads."""
+    tables_of = (answers.shares(answers.pairs(runs)) for runs in measured if runs)
+    same = [
+        one.value for table in tables_of for one in table[table["comparison"] == "speculation"]["estimate"]
+    ]
+    if not same:
+        return "not measured"
+    least = f"{tables.percent(min(same))} %" + " or more" * (min(same) < 1)
+    return f"{least} of the timed greedy answers are the baseline's, in every arm at every batch"
+
+
+def _rented() -> str:
+    """At which batches the measured shapes cost less than a host of the same model, on a busy rented GPU."""
+    shapes = api_prices.shapes(break_even.of_shapes())
+    if shapes.empty:
+        return "not measured"
+    least = shapes.pivot_table("break_even_utilisation", "shape", "concurrency", aggfunc="min")
+    each = [
+        f"({name}) {'at batch ' + listed(f'{n:g}' for n in cheaper) if len(cheaper) else 'at none'}"
+        for name, row in least.iterrows()
+        for cheaper in [row.index[row < 1]]
+    ]
+    return f"shapes with their best draft, on a rented GPU that is always busy, beat a host {'; '.join(each)}"
 
 
 def _stack(runs: Sequence[RunRecord]) -> str:
@@ -134,7 +186,8 @@ def _tails(runs: Sequence[RunRecord]) -> str:
     every = tail.tails(runs)
     pooled = every[every["domain"] == tail.POOLED]
     opening = (
-        "The best setting's p99, in brackets how it differs from the best baseline's; `*`: too few prompts."
+        "The best setting's p99, in brackets how it differs from the best baseline's. `*`: not to be quoted, "
+        "because too few prompts or late first chunks decide it."
     )
     return f"{opening}\n\n{tables.markdown(tables.tails(pooled).reset_index(names=['batch', 'arm']))}"
 

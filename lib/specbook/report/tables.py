@@ -195,7 +195,7 @@ def options(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def tails(table: pd.DataFrame) -> pd.DataFrame:
-    """Table of each arm's p99 in ms and how it changed, domains pooled; `*`: too few prompts.
+    """Table of each arm's p99 in ms and how it changed, domains pooled; `*`: not to be quoted.
 
     Made from `tail.changes`.
     """

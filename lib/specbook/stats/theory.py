@@ -56,15 +56,14 @@ def acceptance_length(joint: Sequence[float], k: int) -> float:
     return 1.0 + sum(joint[:k])
 
 
-def step_cost(k: int, draft_cost: float, verify_cost: float = 1.0, parallel: bool = False) -> float:
+def step_cost(k: int, draft_cost: float, verify_cost: float = 1.0) -> float:
     """Cost of one speculative step, in baseline decode steps.
 
     Args:
         k: draft tokens per step, >= 0; 0 is a plain decode step and costs 1.
-        draft_cost: one forward pass of the draft, in baseline decode steps, >= 0.
-        verify_cost: the target over k + 1 positions, in baseline decode steps, > 0. It is 1 only while
-            decoding is bound by memory: measure it at the batch size in question.
-        parallel: one pass drafts all k tokens (P-EAGLE); otherwise there are k passes.
+        draft_cost: what each draft token adds, drafted and checked, in baseline decode steps, >= 0.
+        verify_cost: what is paid at any k, in baseline decode steps, > 0. Both are measured at the batch in
+            question. With parallel drafting draft_cost is lower, and never 0: each token is checked.
 
     Raises:
         ValueError: if an argument is out of range.
@@ -73,12 +72,10 @@ def step_cost(k: int, draft_cost: float, verify_cost: float = 1.0, parallel: boo
         raise ValueError(f"need k, draft_cost >= 0, verify_cost > 0, got {k=}, {draft_cost=}, {verify_cost=}")
     if k == 0:
         return 1.0
-    return verify_cost + (1 if parallel else k) * draft_cost
+    return verify_cost + k * draft_cost
 
 
-def speedup(
-    acceptance_length: float, k: int, draft_cost: float, verify_cost: float = 1.0, parallel: bool = False
-) -> float:
+def speedup(acceptance_length: float, k: int, draft_cost: float, verify_cost: float = 1.0) -> float:
     """Speed over the baseline: tokens per step divided by the step's cost (see `step_cost`); < 1 is a loss.
 
     Raises:
@@ -88,7 +85,7 @@ def speedup(
     """
     if not 1.0 <= acceptance_length <= k + 1:
         raise ValueError(f"an acceptance length lies in [1, k + 1], got {acceptance_length=}, {k=}")
-    return acceptance_length / step_cost(k, draft_cost, verify_cost, parallel)
+    return acceptance_length / step_cost(k, draft_cost, verify_cost)
 
 
 def alpha_from_acceptance_length(length: float, k: int) -> float:
@@ -110,9 +107,7 @@ def alpha_from_acceptance_length(length: float, k: int) -> float:
     return float(brentq(lambda alpha: expected_acceptance_length(alpha, k) - length, 0.0, 1.0))
 
 
-def best_k_of(
-    joint: Sequence[float], draft_cost: float, verify_cost: float = 1.0, parallel: bool = False
-) -> int:
+def best_k_of(joint: Sequence[float], draft_cost: float, verify_cost: float = 1.0) -> int:
     """Draft tokens per step, 0..len(joint), of the highest speed-up; ties to the smaller; 0: none at all.
 
     Raises:
@@ -120,7 +115,7 @@ def best_k_of(
     """
 
     def gain(k: int) -> float:
-        return speedup(acceptance_length(joint, k), k, draft_cost, verify_cost, parallel)
+        return speedup(acceptance_length(joint, k), k, draft_cost, verify_cost)
 
     return max(range(len(joint) + 1), key=gain)
 

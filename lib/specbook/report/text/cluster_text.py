@@ -18,7 +18,10 @@ def answer(runs: Named) -> str:
         )
     if steps and bare:
         with_draft, without = _ttft_s(steps), _ttft_s(bare)
-        said.append(f"The median TTFT over that load is {with_draft} s, and {without} s without a draft.")
+        said.append(
+            f"The median TTFT over that load is {with_draft} s, and {without} s without a draft "
+            f"({count(len(bare), 'run')})."
+        )
     updates, controls = ({name: _lost(runs, name) for name in names} for names in (UPDATES, CONTROLS))
     if sent := sum(sent for _, sent in updates.values()):
         lost = sum(lost for lost, _ in updates.values())
