@@ -231,7 +231,7 @@ def test_a_field_may_be_broken_and_mended(page):
         ("u=0.25", "u=2", "utilisation is 2: it lies in (0, 1]"),
         ("b=1", "b=3", "batch 3 has no row"),
         ("m=1:8", "m=x:8", '"m" holds "x"'),
-        ("m=1:8:1.5:0.2", "m=1:8:1.5", "a row is batch:step:verification:draft"),
+        ("m=1:8:1.5:0.2", "m=1:8:1.5", "a row is batch:step:fixed part:draft token"),
         ("m=1:8", "m=100:8", "batches are at least 1, and rise"),
         ("k=5", "k=two", '"k" holds "two"'),
         ("u=0.25", "u=0", "utilisation is 0: it lies in (0, 1]"),

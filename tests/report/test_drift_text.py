@@ -22,6 +22,7 @@ UNMEASURED = (
     "No draft was measured one version behind its target.",
     "**The roll-out in the counters: not measured yet.**",
 )
+INCLUDED = ", answers that repeat themselves included."
 FULL = ("sql", "head retrained", "rollouts")
 """What only the full plan asks."""
 
@@ -72,13 +73,14 @@ def test_an_answer_that_broke_off_is_lost_once():
 
 def test_the_answer_is_the_monitor_with_fewest_false_alarms():
     rows = [
-        {"drift": "abrupt", "monitor": "nervous", "delay_s": 1.0, "false_alarms": 50.0},
-        {"drift": "slow", "monitor": "calm", "delay_s": 9.0, "false_alarms": 0.5},
+        {"drift": "abrupt", "monitor": "nervous", "delay_s": 1.0, "within_s": 3.0, "false_alarms": 50.0},
+        {"drift": "slow", "monitor": "calm", "delay_s": 9.0, "within_s": 10.0, "false_alarms": 0.5},
     ]
     rate = Estimate(value=0.5, low=0.1, high=2.0, n=12, unit_of_n="minutes", method="poisson")
     table = pd.DataFrame(rows).assign(found=0.875, episodes=8, estimate=[rate, rate])
     said = remarks.seen(table)
     assert "calm, found 7 of 8 slow drifts after 9.0 s" in said
+    assert "finds all other recorded drifts within 10 s" in said
     assert "0.5 [0.1, 2.0] false alarms a day over 12 minutes" in said
 
 
@@ -93,8 +95,8 @@ def test_a_draft_accepts_most_of_one_traffic_and_least_of_one():
     table = pd.DataFrame(
         {"arm": ["A", "A", "A", "B"], "domain": ["x", "y", "z", "x"], "length": [2.0, 5.0, 3.0, 1.0]}
     )
-    assert remarks.accepted(table) == "A step of A yields 2.00 tokens on x and 5.00 tokens on y."
-    assert remarks.accepted(table[:1]) == "A step of A yields 2.00 tokens on x."
+    assert remarks.accepted(table) == f"A step of A yields 2.00 tokens on x and 5.00 tokens on y{INCLUDED}"
+    assert remarks.accepted(table[:1]) == f"A step of A yields 2.00 tokens on x{INCLUDED}"
     assert remarks.accepted(table[:0]) == "Nothing was drafted."
 
 
