@@ -50,9 +50,9 @@ BEST_CASE = (
 )
 
 TYPICAL = (
-    "Both cases here are the speed-up of decoding, without answers that repeat themselves. The typical case "
-    "is a public model, {target}, on public prompts (chapter 9). Each kind of traffic has the method that "
-    "suits it, picked afterwards. Below 1 the server is slower with a draft than without."
+    "The next table puts a typical case beside it: a public model, {target}, on public prompts (chapter 9). "
+    "Both are given by the speed-up of decoding alone, without answers that repeat themselves. Each kind of "
+    "traffic has the method that suits it, picked afterwards. Below 1 the server is slower with a draft."
 )
 LOOPS = (
     "A draft guesses text that repeats itself best. So the speed-up of decoding is given twice where such "
