@@ -182,6 +182,15 @@ def by_request(runs: Iterable[RunRecord]) -> pd.DataFrame:
     return rows.dropna(subset="length")[list(BY_REQUEST)].reset_index(drop=True)
 
 
+def tokens_a_step(requests: pd.DataFrame, key: list[str]) -> pd.Series:
+    """By `key`, of rows of `summaries.pooled_requests`: the tokens after each answer's first chunk, over the
+    chunks that brought them.
+    """
+    tokens = requests.assign(tokens=requests["output_tokens"] - 1, steps=requests["itl_s"].map(len))
+    totals = tokens.groupby(key)[["tokens", "steps"]].sum()
+    return totals["tokens"] / totals["steps"]
+
+
 def _counted(record: RunRecord) -> SpecDecodeCounters | None:
     return record.measurement.spec_decode if record.measurement else None
 

@@ -209,7 +209,7 @@ def bounds(runs: Iterable[RunRecord]) -> pd.DataFrame:
     """
     runs = RunSet.of(runs).closed
     key = ["load", "domain", "method", "num_speculative_tokens"]
-    lengths = _tokens_a_step(runs, key)
+    lengths = acceptance.tokens_a_step(summaries.pooled_requests(runs), key).rename("length").reset_index()
     table = speedup.speedups(runs).merge(lengths, on=key).merge(step_costs(runs)[[*key, "cost"]], on=key)
     decoded = speedup.speedups(runs, speed="decode_tokens_per_s").rename(columns={"speedup": "decoded"})
     table = table.merge(
@@ -221,14 +221,6 @@ def bounds(runs: Iterable[RunRecord]) -> pd.DataFrame:
         "decoding": table["decoded"].astype(float) / bound,
     }
     return table.assign(bound=bound, **shares)[list(BOUNDS)]
-
-
-def _tokens_a_step(runs: Iterable[RunRecord], key: list[str]) -> pd.DataFrame:
-    """`length` by `key`: tokens after each answer's first chunk, over the chunks that brought them."""
-    rows = summaries.pooled_requests(runs)
-    sums = rows.assign(tokens=rows["output_tokens"] - 1, steps=rows["itl_s"].map(len)).groupby(key)
-    totals = sums[["tokens", "steps"]].sum()
-    return (totals["tokens"] / totals["steps"]).rename("length").reset_index()
 
 
 def _alphas(runs: Iterable[RunRecord]) -> pd.DataFrame:

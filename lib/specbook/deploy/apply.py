@@ -10,6 +10,7 @@ import yaml
 
 from specbook.deploy.kubectl import NO_KIND, Kubectl, KubectlError
 from specbook.deploy.manifests import Manifest, printable, title
+from specbook.deploy.rollout import Report, job
 from specbook.errors import ClusterError
 
 MANAGER = "--field-manager=specbook"
@@ -23,7 +24,6 @@ KEPT = ("Namespace", "PersistentVolumeClaim")
 """Deleted only when asked for: a model cache takes hours to fill."""
 Action = Literal["create", "change", "replace", "unchanged"]
 CHANGING: tuple[Action, ...] = ("create", "change", "replace")
-Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -83,15 +83,9 @@ def _step(cluster: Kubectl, manifest: Manifest, created: set[str], force: bool) 
             return Step(manifest, "replace", difference(None, manifest))
         raise
     diff = difference(before, after) if after else ""
-    if not diff and manifest["kind"] == "Job" and _failed(cluster, manifest["metadata"]):
-        return Step(manifest, "replace", "")
+    if not diff and manifest["kind"] == "Job" and job(cluster, manifest).failed:
+        return Step(manifest, "replace", "")  # a second apply would not start it again
     return Step(manifest, "create" if after and not before else "change" if diff else "unchanged", diff)
-
-
-def _failed(cluster: Kubectl, job: Manifest) -> bool:
-    """Whether a Job has given up, which no second apply would start again."""
-    status = cluster.get("job", job["name"], f"--namespace={job['namespace']}").get("status", {})
-    return any(one["type"] == "Failed" and one["status"] == "True" for one in status.get("conditions") or [])
 
 
 def sides(diff: str) -> tuple[Manifest | None, Manifest | None]:

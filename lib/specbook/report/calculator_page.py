@@ -20,7 +20,6 @@ from specbook.report.provenance_line import credit, served
 from specbook.stats import theory
 
 POSITION = re.compile(r"acceptance_pos_(\d+)(_pct)?")
-"""Published drafts that propose all tokens in one pass."""
 ALWAYS = ("Claude Sonnet 5", "GPT-5.4")
 """Shown beside whatever model a reader compares with."""
 Entry = dict[str, Any]
