@@ -37,6 +37,8 @@ DEPLOYMENT = f"deployment/{NAME}"
 SCALER = f"horizontalpodautoscaler/{NAME}"
 ADAPTER = "apiservice/v1beta1.external.metrics.k8s.io"
 READY_TIMEOUT_S = 600
+SIGNAL_S = 25
+"""Until what a pod counts is in the signals: Prometheus reads it and runs its rules each ten seconds."""
 QUIET_TIMEOUT_S = 240
 """For signals to forget an earlier load: the rules look back over two minutes."""
 
@@ -146,7 +148,9 @@ class _Run:
         self._wait("the Deployment", READY_TIMEOUT_S, self._settled)
         self._warm()
         if self.asked.serving.autoscaler and self.asked.replicas < self.asked.serving.max_replicas:
-            # Signals of an earlier load would scale it out at once; at its maximum they cannot.
+            # Signals of these requests, or of an earlier load, would scale it out at once; at its maximum they
+            # cannot.
+            time.sleep(SIGNAL_S)
             self._wait("the signals to come to rest", QUIET_TIMEOUT_S, self._quiet)
         return changed
 
