@@ -148,8 +148,7 @@ class _Run:
         self._wait("the Deployment", READY_TIMEOUT_S, self._settled)
         self._warm()
         if self.asked.serving.autoscaler and self.asked.replicas < self.asked.serving.max_replicas:
-            # Signals of these requests, or of an earlier load, would scale it out at once; at its maximum they
-            # cannot.
+            # Signals of these requests, or of an earlier load, would scale it out at once, if it can be.
             time.sleep(SIGNAL_S)
             self._wait("the signals to come to rest", QUIET_TIMEOUT_S, self._quiet)
         return changed
