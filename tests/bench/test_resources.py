@@ -125,7 +125,7 @@ def test_an_unknown_gpu_has_no_seconds_and_no_price():
     what = machines.read("h200").model_copy(update={"peak": "NVIDIA H300", "price": None})
     assert resources.seconds(what, config.load("02_eagle3", "h200", "full").points()[0]) is None
     assert "names no price" in resources.dollars(what, 1, 2.0)
-    assert "about $9 at Crusoe H200, $4.29 an hour (2026-11-21)" in resources.dollars(
+    assert "about $7 at Nebius H200, $3.50 an hour (2026-11-28)" in resources.dollars(
         machines.read("h200"), 1, 2.0
     )
 

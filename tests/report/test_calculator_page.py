@@ -252,7 +252,7 @@ def test_a_link_with_nonsense_says_so_and_starts_afresh(visit, old, new, message
 
 
 def test_a_link_shared_by_one_reader_is_another_readers_page(page, browser):
-    page.select_option("[name=head]", label="MTP, GLM-4.5-Air on GPQA")
+    page.select_option("[name=head]", label="MTP, Qwen3.8-27B on GSM8K")
     page.focus("[name=k]")
     page.keyboard.press("End")
     other = browser.new_page()
