@@ -90,9 +90,17 @@ class PEagleRecipe(HeadRecipe):
     """
     loss_fn: Literal["kl_div", "lk_hybrid"] = "kl_div"
     """`lk_hybrid` goes over to the share that would be accepted as the head learns: arXiv:2602.23881."""
+    embed_requires_grad: bool = True
+    """Whether the embedding learns, too. False, for a head that is grown: it stays the target's, and does not
+    ship."""
 
     @model_validator(mode="after")
     def _has_the_form_of_its_start(self) -> Self:
+        if not (self.start or self.embed_requires_grad):
+            raise ValueError(
+                "embed_requires_grad=False would be ignored: a new P-EAGLE head trains its embedding. "
+                "Leave it out, or name an EAGLE-3 head to start from"
+            )
         if self.start and not self.norm_before_fc:
             raise ValueError(
                 f"norm_before_fc=False would be ignored: a head that goes on has that of its start, "
@@ -109,12 +117,15 @@ def starting_point(head: Path, recipe: HeadRecipe, target: Path, out: Path) -> P
     """A copy of `head` in `out` as `speculators` loads it: of the recipe's kind, its target where it lies.
 
     What `speculators` freezes is taken from this target: it would keep that of the one that `head` was for.
-    A P-EAGLE head has trained its embedding, and keeps it. In float32, as a new head is: small steps are lost
-    in a shipped head's bfloat16, and the trainer wants the precision of the hidden states.
+    An embedding that the head stores was trained, and stays. In float32, as a new head is: small steps are
+    lost in a shipped head's bfloat16, and the trainer wants the precision of the hidden states.
     """
     config, lent = _config(head, target), targets_own(target)
-    if config["speculators_model_type"] == "peagle":
+    own = load_file(head / "model.safetensors")
+    if "embed_tokens.weight" in own:
         del lent["embed_tokens.weight"]
+    if "t2d" in own:  # it drafts some of the target's tokens
+        lent["lm_head.weight"] = lent["lm_head.weight"][own["t2d"]]
     if config["speculators_model_type"] == "eagle3" and isinstance(recipe, PEagleRecipe):
         grown(head, config, recipe, out)
     else:
@@ -155,7 +166,7 @@ def grown(head: Path, old: dict[str, Any], recipe: PEagleRecipe, out: Path) -> P
     kept = ("draft_vocab_size", "eagle_aux_hidden_state_layer_ids", "norm_before_fc", "norm_before_residual")
     config = PEagleSpeculatorConfig(
         transformer_layer_config=layers, speculators_config=told, mask_token_id=MASK_ID,
-        **{name: old[name] for name in kept},
+        embed_requires_grad=recipe.embed_requires_grad, **{name: old[name] for name in kept},
     )  # fmt: skip
     torch.manual_seed(recipe.seed)
     model = PEagleDraftModel(config)

@@ -38,8 +38,8 @@ def run(what: str, device: str, report: Callable[[str], None]) -> None:
     # Hours more, and nothing that is served comes of it; copies, which are served and not shipped; and what
     # needs a public model.
     apart = {
-        "smollm2-eagle3": _smollm2_eagle3, "smollm2-curve": _smollm2_curve, "study": _study,
-        "moe-noise": _moe_noise,
+        "smollm2-eagle3": _smollm2_eagle3, "smollm2-peagle": _smollm2_peagle,
+        "smollm2-curve": _smollm2_curve, "study": _study, "moe-noise": _moe_noise,
         "int8": partial(_narrow_copy, "int8"), "int4": partial(_narrow_copy, "int4"),
         "next-copy": _next_copy, "smollm2-eagle3-gguf": _smollm2_gguf,
     }  # fmt: skip
@@ -189,6 +189,19 @@ def _smollm2_eagle3(
         draft_vocab_size=8192, target_layer_ids=(2, 15, 27), total_seq_len=1024, lr=1e-3, ttt_steps=4,
     )  # fmt: skip
     _head(SMOLLM2, recipe, report, out)
+
+
+def _smollm2_peagle(device: str, report: Callable[[str], None]) -> None:
+    """A head that drafts in parallel, grown out of that one on a third of its answers."""
+    from pocket.draft import PEagleRecipe
+
+    _packaged(SMOLLM2.model, report)
+    recipe = PEagleRecipe(
+        start=f"models/{SMOLLM2.name}-eagle3", data_set="sharegpt-train", num_prompts=512, temperature=0.7,
+        max_tokens=256, target_layer_ids=(2, 15, 27), total_seq_len=1024, lr=1e-3, num_layers=1,
+        num_depths=4, embed_requires_grad=False,
+    )  # fmt: skip
+    _head(SMOLLM2, recipe, report)
 
 
 def _smollm2_curve(device: str, report: Callable[[str], None]) -> None:

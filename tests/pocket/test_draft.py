@@ -87,6 +87,36 @@ def test_a_grown_head_adds_layers_that_write_nothing_yet(heads, tmp_path, model_
     assert verifier["name_or_path"] == str(model_folder)
 
 
+@pytest.fixture(scope="module")
+def small_vocabulary(heads, model_folder, tmp_path_factory):
+    """An EAGLE-3 head that drafts half of the tokens, and a P-EAGLE head grown of it on the target's embedding."""
+    folder, data = tmp_path_factory.mktemp("small"), heads[0].parents[1] / "data"
+    recipes = [EAGLE3.model_copy(update={"draft_vocab_size": 16, "epochs": 1})]
+    grown = {"start": str(folder / "eagle3"), "num_layers": 1, "embed_requires_grad": False}
+    recipes.append(PEAGLE.model_copy(update=grown))
+    return [
+        draft.train_head(model_folder, data, r, folder / f"{r.speculator_type}-work", folder / r.speculator_type)
+        for r in recipes
+    ]
+
+
+def test_a_grown_head_keeps_the_tokens_that_it_drafts(small_vocabulary):
+    old, new = (load_file(folder / "model.safetensors") for folder in small_vocabulary)
+    for name in ("t2d", "d2t", "lm_head.weight"):
+        assert torch.equal(old[name], new[name])
+    assert new["lm_head.weight"].shape[0] == new["t2d"].sum() == 16
+
+
+def test_a_frozen_embedding_stays_the_targets(small_vocabulary):
+    assert "embed_tokens.weight" not in load_file(small_vocabulary[1] / "model.safetensors")
+    assert not json.loads((small_vocabulary[1] / "config.json").read_text())["embed_requires_grad"]
+
+
+def test_a_new_peagle_head_cannot_freeze_its_embedding():
+    with pytest.raises(ValueError, match="EAGLE-3 head to start from"):
+        PEagleRecipe(embed_requires_grad=False)
+
+
 @pytest.mark.parametrize("recipe", [EAGLE3, PEAGLE])
 def test_a_head_of_its_own_kind_is_gone_on_from_as_it_is(recipe, heads, tmp_path, model_folder):
     head = heads[recipe is PEAGLE]
