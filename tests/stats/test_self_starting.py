@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from specbook.stats.monitors import Growth, Reference, ShiryaevRoberts
-from specbook.stats.self_starting import scores
+from specbook.stats.monitors import self_starting_scores as scores
 
 PROMISED = 100.0
 

@@ -19,8 +19,7 @@ from specbook.engine.base import Counters
 from specbook.engine.client import Client, output_tokens
 from specbook.errors import ConfigError, EngineError, RefusedError
 from specbook.records.experiment_results import Probed
-from specbook.stats import self_starting
-from specbook.stats.monitors import Growth, ShiryaevRoberts
+from specbook.stats.monitors import Growth, ShiryaevRoberts, self_starting_scores
 
 MOST_REFUSED = 5
 """Prompts that a server refuses, one after the other, until nothing but refusals is expected of it."""
@@ -180,6 +179,6 @@ def _statistic(grown: list[tuple[int, int]], rule: Rule) -> float:
     growth = Growth(np.arange(1.0, len(grown) + 1), *np.array(grown, dtype=float).T)
     usual = None if rule.expected is None else rule.expected - 1
     try:
-        return float(MONITOR.statistics(self_starting.scores(growth, rule.learned, usual))[-1])
+        return float(MONITOR.statistics(self_starting_scores(growth, rule.learned, usual))[-1])
     except ValueError as error:
         raise ConfigError(f"{error}. To fix: watch traffic of more than one kind") from error

@@ -1,11 +1,13 @@
 """Monitors of acceptance: when does a falling rate show, and how often do they alarm for nothing?
 
 In: what an engine's counters grew by, from scrape to scrape or step to step. Each monitor turns the growths,
-standardised by a quiet stretch (`Reference`), into a statistic that rises when acceptance falls; an alarm is
-where it reaches its threshold. Which threshold is fair is `detection`'s to say.
+standardised by a quiet stretch (`Reference`) or by all before each (`self_starting_scores`), into a statistic
+that rises when acceptance falls; an alarm is where it reaches its threshold. Which threshold is fair is
+`detection`'s to say.
 
 Sources: EWMA, Roberts 1959 (doi:10.1080/00401706.1959.10489860); CUSUM, Page 1954
-(doi:10.1093/biomet/41.1-2.100); Shiryaev-Roberts, Roberts 1966 (doi:10.1080/00401706.1966.10490374).
+(doi:10.1093/biomet/41.1-2.100); Shiryaev-Roberts, Roberts 1966 (doi:10.1080/00401706.1966.10490374);
+self-starting charts, Hawkins 1987 (doi:10.2307/2348827).
 """
 
 from collections.abc import Sequence
@@ -17,6 +19,7 @@ from numpy.typing import NDArray
 from specbook.stats.estimate import finite
 
 Values = NDArray[np.float64]
+CONSTANT = "acceptance is the same in every interval: nothing says how much it may vary"
 
 
 class Growth(NamedTuple):
@@ -81,13 +84,44 @@ class Reference(NamedTuple):
         mean = quiet.accepted.sum() / quiet.drafts.sum()
         squares = quiet.drafts * (quiet.accepted / quiet.drafts - mean) ** 2
         if not squares.any():
-            raise ValueError("acceptance is the same in every interval: nothing says how much it may vary")
+            raise ValueError(CONSTANT)
         return cls(float(mean), float(squares.sum() / (quiet.intervals - 1)))
 
     def scores(self, growth: Growth) -> Values:
         """[n] standard deviations by which each interval lies *below* the reference."""
         spread = np.sqrt(self.variance_per_draft / growth.drafts)
         return (self.accepted_per_draft - growth.accepted / growth.drafts) / spread
+
+
+def self_starting_scores(growth: Growth, learned: int, expected: float | None = None) -> Values:
+    """[n - learned] standard deviations by which the intervals after `learned` ones lie below what is usual.
+
+    Each is held against all before it. A reference from a short stretch is off, and a monitor that takes it
+    for true alarms too often, or never. These scores allow for it: those of independent, normal intervals are
+    independent and standard normal, however few came before, so that a threshold keeps its rate of false
+    alarms.
+
+    Args:
+        growth: more than `learned` intervals, which are two at least.
+        expected: accepted draft tokens per draft; None for their mean in all intervals before.
+
+    Raises:
+        ValueError: if acceptance is the same in all learned intervals.
+    """
+    from scipy import stats
+
+    _, drafts, accepted = growth
+    total, share = np.cumsum(drafts), accepted / drafts
+    mean = np.cumsum(accepted) / total
+    squares = np.cumsum(drafts * (share - mean[-1]) ** 2) - total * (mean - mean[-1]) ** 2
+    if not (share[:learned] != share[0]).any():
+        raise ValueError(CONSTANT)
+    freedom = np.arange(learned - 1, growth.intervals - 1)  # also the place of the interval before
+    centre, unsure = (mean[freedom], 1 / total[freedom]) if expected is None else (expected, 0.0)
+    spread = np.sqrt(squares[freedom] / freedom * (1 / drafts[learned:] + unsure))
+    below = (centre - share[learned:]) / spread
+    tail = np.maximum(stats.t.sf(np.abs(below), freedom), 1e-300)  # the one that keeps its digits
+    return np.sign(below) * stats.norm.isf(tail)
 
 
 class Monitor(Protocol):
