@@ -40,9 +40,8 @@ def test_a_rate_without_an_interval_gives_a_cost_without_one():
 
 
 def test_the_split_pays_exactly_for_the_machine():
-    found = cost.split_usd_per_million_tokens(5000, 1000, 4.0, input_share=0.3, utilisation=0.5)
-    busy_s = 0.5 * 3600
-    paid = (found.input_usd_per_million * 5000 + found.output_usd_per_million * 1000) * busy_s / 1e6
+    found = cost.split_usd_per_million_tokens(5000, 1000, 4.0, input_share=0.3)
+    paid = (found.input_usd_per_million * 5000 + found.output_usd_per_million * 1000) * 3600 / 1e6
     assert paid == pytest.approx(4.0)
     assert found.input_usd_per_million * 5000 / (found.output_usd_per_million * 1000) == pytest.approx(
         0.3 / 0.7

@@ -54,24 +54,22 @@ def split_usd_per_million_tokens(
     output_tokens_per_s: float,
     usd_per_hour: float,
     input_share: float,
-    utilisation: float = 1.0,
 ) -> Split:
-    """Dollars per million input and output tokens that together pay for the machine.
+    """Dollars per million input and output tokens that together pay for the machine, always busy.
 
     Args:
         input_tokens_per_s: prompt tokens read per busy second.
         output_tokens_per_s: tokens written per busy second.
         usd_per_hour: price of the machine.
         input_share: part of the busy time that goes into reading prompts, in [0, 1).
-        utilisation: share of paid time it is busy, in (0, 1].
 
     Raises:
         ValueError: if an argument is out of range.
     """
     if not 0 <= input_share < 1:
         raise ValueError(f"need an input share in [0, 1), got {input_share}")
-    reading = usd_per_million_tokens(input_tokens_per_s, usd_per_hour, utilisation)
-    writing = usd_per_million_tokens(output_tokens_per_s, usd_per_hour, utilisation)
+    reading = usd_per_million_tokens(input_tokens_per_s, usd_per_hour)
+    writing = usd_per_million_tokens(output_tokens_per_s, usd_per_hour)
     return Split(reading * input_share, writing * (1 - input_share))
 
 

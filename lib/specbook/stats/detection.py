@@ -186,14 +186,11 @@ def compare(
             delay(monitor, reference, episodes[i], _threshold(np.delete(highest, i), share)) for i in places
         ]
         delays = tuple(sorted(d for d in held_out if d is not None and d.seconds <= within_s))
+        found = wilson(len(delays), len(episodes), unit_of_n="episodes")
         rate = false_alarms_per_day(monitor, reference, quiet, at)
-        made.append(
-            Detection(
-                monitor.title, at, wilson(len(delays), len(episodes), unit_of_n="episodes"), delays, rate
-            )
-        )
-    return sorted(made, key=lambda one: (one.false_alarms_per_day.value, _median_s(one)))
+        made.append(Detection(monitor.title, at, found, delays, rate))
 
+    def rank(one: Detection) -> tuple[float, float]:
+        return one.false_alarms_per_day.value, float(np.median([d.seconds for d in one.delays] or [np.inf]))
 
-def _median_s(one: Detection) -> float:
-    return float(np.median([delay.seconds for delay in one.delays])) if one.delays else np.inf
+    return sorted(made, key=rank)

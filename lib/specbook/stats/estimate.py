@@ -64,7 +64,7 @@ def finite(values: ArrayLike, name: str, ndim: int = 1) -> NDArray[np.float64]:
     return array
 
 
-def wilson(successes: float, n: int, level: float = 0.95, unit_of_n: str = "prompts") -> Estimate:
+def wilson(successes: float, n: int, unit_of_n: str = "prompts") -> Estimate:
     """A share successes/n with Wilson's score interval, which stays inside [0, 1] and holds at 0 and n.
 
     `successes` may be a sum of shares, one for each of n prompts that were asked several times: the interval
@@ -75,8 +75,8 @@ def wilson(successes: float, n: int, level: float = 0.95, unit_of_n: str = "prom
     """
     if n < 1 or not 0 <= successes <= n:
         raise ValueError(f"need n >= 1 and 0 <= successes <= n, got {successes=}, {n=}")
-    share, z = successes / n, float(special.ndtri((1 + level) / 2))
+    share, z = successes / n, float(special.ndtri(0.975))
     centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
     low, high = round(centre - half, 12), round(centre + half, 12)  # rounding errors end at 0 and 1
-    return Estimate(value=share, low=low, high=high, n=n, unit_of_n=unit_of_n, level=level, method="wilson")
+    return Estimate(value=share, low=low, high=high, n=n, unit_of_n=unit_of_n, method="wilson")

@@ -1,9 +1,4 @@
-"""Experts that the tokens of a step touch.
-
-Without a model: the formula of independent routing. With a router's choices at hand: the count.
-
-The formula is the expected size of a union of independent draws.
-"""
+"""Experts that the tokens of a step touch: as a router's choices have them, or as independent draws would."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -73,7 +73,8 @@ class Fallback:
         seen = sum(row[1] for row in self._window)
         while self._window[0][0] <= oldest_s and seen - self._window[0][1] >= policy.min_drafts:
             seen -= self._window.popleft()[1]
-        if seen < policy.min_drafts or self._resting(now_s):
+        resting = self.switches and now_s - self.switches[-1].at_s < policy.cool_down_s
+        if seen < policy.min_drafts or resting:
             return self.drafting
         length = 1 + sum(row[2] for row in self._window) / seen
         if length < policy.leave_below if self.drafting else length > policy.return_above:
@@ -81,6 +82,3 @@ class Fallback:
             self.switches.append(Switch(now_s, self.drafting, length))
             self._window.clear()  # what it held was said by the traffic before
         return self.drafting
-
-    def _resting(self, now_s: float) -> bool:
-        return bool(self.switches) and now_s - self.switches[-1].at_s < self._policy.cool_down_s

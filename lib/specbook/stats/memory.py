@@ -23,14 +23,12 @@ def weight_bytes(shape: ModelShape, form: Format, padded: bool = True) -> float:
     """Bytes of all weights on one device; not `padded`: as a checkpoint holds them."""
     narrow = shape.attention_weights * form.attention_bytes
     experts = shape.feed_forward_weights * form.feed_forward_bytes
+    if padded:
+        inner = shape.moe_intermediate_size or shape.intermediate_size
+        hidden = _rounded(shape.hidden_size, form.hidden_multiple) / shape.hidden_size
+        experts *= hidden * _rounded(inner, form.intermediate_multiple) / inner
     rest = shape.num_parameters - shape.attention_weights - shape.feed_forward_weights
-    return narrow + experts * (_padding(shape, form) if padded else 1.0) + rest * KEPT_BYTES
-
-
-def _padding(shape: ModelShape, form: Format) -> float:
-    inner = shape.moe_intermediate_size or shape.intermediate_size
-    hidden = _rounded(shape.hidden_size, form.hidden_multiple) / shape.hidden_size
-    return hidden * _rounded(inner, form.intermediate_multiple) / inner
+    return narrow + experts + rest * KEPT_BYTES
 
 
 def _rounded(size: int, multiple: int) -> int:

@@ -33,6 +33,7 @@ from specbook.stats.ratios import MIN_INTERVAL
 MIN_BEYOND = 5
 """Prompts expected beyond a percentile before it is quoted: p99 needs 500, p95 100, p50 10."""
 RESAMPLES = 999
+LEVEL = 0.95
 GRID = 201
 """Places at which a resampled distribution is looked up, over six standard errors to each side."""
 
@@ -58,7 +59,7 @@ def enough_for(q: float, n: int) -> bool:
     return round(n * min(q, 1.0 - q), 9) >= MIN_BEYOND
 
 
-def percentile(requests: Requests, q: float, level: float = 0.95, interval: bool = True) -> Estimate:
+def percentile(requests: Requests, q: float, interval: bool = True) -> Estimate:
     """Quantile `q` of a restart's requests, mean over restarts, in their unit.
 
     It has no interval where prompts are too few (`enough_for`), or restarts are (MIN_INTERVAL), or none is
@@ -67,16 +68,16 @@ def percentile(requests: Requests, q: float, level: float = 0.95, interval: bool
     Raises:
         ValueError: if there are no values, one is not finite, or q is not inside (0, 1).
     """
-    return _estimate([requests], q, level, interval)
+    return _estimate([requests], q, interval)
 
 
-def change(arm: Requests, base: Requests, q: float, level: float = 0.95) -> Estimate:
+def change(arm: Requests, base: Requests, q: float) -> Estimate:
     """Quantile `q` of `arm` minus that of `base`, mean over the restarts that both have; see `percentile`.
 
     Raises:
         ValueError: as `percentile`, or if the arms share no restart.
     """
-    return _estimate([arm, base], q, level)
+    return _estimate([arm, base], q)
 
 
 def by_restart(requests: Requests, q: float) -> Floats:
@@ -85,17 +86,17 @@ def by_restart(requests: Requests, q: float) -> Floats:
     return np.array([np.quantile(x, q) for x, _ in row])
 
 
-def _estimate(arms: Sequence[Requests], q: float, level: float, interval: bool = True) -> Estimate:
+def _estimate(arms: Sequence[Requests], q: float, interval: bool = True) -> Estimate:
     windows, prompts, n = _windows(arms)
     own = sum(sign * np.array([np.quantile(x, q) for x, _ in row]) for sign, row in windows)
-    fields = {"value": float(own.mean()), "n": n, "unit_of_n": "prompts", "level": level}
+    fields = {"value": float(own.mean()), "n": n, "unit_of_n": "prompts", "level": LEVEL}
     if not (interval and enough_for(q, n) and len(own) >= MIN_INTERVAL):
         return Estimate(low=None, high=None, method="none", **fields)
     weights, order = _draws(prompts, RESAMPLES)
     drawn = sum(sign * _resampled(x, of, weights, q) for sign, row in windows for x, of in row) / len(own)
     spread = own.std(ddof=1) / math.sqrt(len(own))
     t = special.stdtrit(len(own) - 1, (np.arange(RESAMPLES) + 0.5) / RESAMPLES)
-    ends = np.quantile(drawn + spread * t[order], [(1 - level) / 2, (1 + level) / 2])
+    ends = np.quantile(drawn + spread * t[order], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     if len(arms) == 1 and own.mean() > 0:  # a length of time, not the difference of two
         ends = own.mean() * np.exp(ends / own.mean() - 1)
     low, high = map(float, ends)

@@ -54,7 +54,7 @@ def leave_one_out(tokens: ArrayLike, seconds: ArrayLike) -> NDArray[np.float64]:
     return np.log(without / speed).mean(axis=0)
 
 
-def crossed_ci(by_restart: ArrayLike, by_prompt: Sequence[ArrayLike], level: float = 0.95) -> Estimate:
+def crossed_ci(by_restart: ArrayLike, by_prompt: Sequence[ArrayLike]) -> Estimate:
     """Geometric mean of the ratios of restarts [n], with an interval that covers restarts and prompts.
 
     Args:
@@ -63,33 +63,33 @@ def crossed_ci(by_restart: ArrayLike, by_prompt: Sequence[ArrayLike], level: flo
             domain by domain. At concurrency above 1 they are the variation of requests' own speeds, which
             stands for that of the ratio of whole windows.
     """
-    estimate = geometric_mean_ci(by_restart, level)
+    estimate = geometric_mean_ci(by_restart)
     domains = [finite(changes, "changes") for changes in by_prompt]
     prompts = sum(map(len, domains))
     if estimate.low is None or min(map(len, domains), default=0) < MIN_INTERVAL:
         return estimate.model_copy(update={"low": None, "high": None, "method": "none", "prompts": prompts})
-    wide = math.hypot(math.log(estimate.high / estimate.value), _prompts_half(domains, level))
+    variances = np.array([(len(x) - 1) ** 2 / len(x) * x.var(ddof=1) for x in domains])  # by the jackknife
+    half = _summed_half(variances, [len(x) - 1 for x in domains], estimate.level)
+    wide = math.hypot(math.log(estimate.high / estimate.value), half)
     ends = {"low": estimate.value / math.exp(wide), "high": estimate.value * math.exp(wide)}
     return estimate.model_copy(update={**ends, "method": "prompts-and-restarts", "prompts": prompts})
 
 
-def _prompts_half(domains: Sequence[NDArray[np.float64]], level: float) -> float:
-    """Half-width over prompts: jackknife variances added up, with Satterthwaite's degrees of freedom."""
-    variances = np.array([(len(x) - 1) ** 2 / len(x) * x.var(ddof=1) for x in domains])
-    return _summed_half(variances, [len(x) - 1 for x in domains], level)
-
-
 def _summed_half(variances: NDArray[np.float64], freedoms: Sequence[int], level: float) -> float:
-    """Half-width for a sum of independent parts, each with its variance and its degrees of freedom."""
+    """Half-width for a sum of independent parts, each with its variance and its degrees of freedom, which
+    are put together as Satterthwaite does.
+    """
     total = float(variances.sum())
     if not total > 0:
         return 0.0
     return _t(level, total**2 / float((variances**2 / freedoms).sum())) * math.sqrt(total)
 
 
-def _estimate(value: float, ends: tuple[float | None, float | None], **rest: object) -> Estimate:
-    method = "none" if ends[0] is None else "student-t"
-    return Estimate(value=value, low=ends[0], high=ends[1], method=method, **rest)
+def _estimate(
+    value: float, ends: tuple[float | None, float | None], method: str = "student-t", **rest: object
+) -> Estimate:
+    low, high = ends
+    return Estimate(value=value, low=low, high=high, method="none" if low is None else method, **rest)
 
 
 def ratio_ci(
@@ -111,9 +111,7 @@ def ratio_ci(
     return _estimate(math.exp(logs.mean()), (low, high), n=len(logs), unit_of_n=unit_of_n, level=level)
 
 
-def independent_ratio_ci(
-    numerator: ArrayLike, denominator: ArrayLike, level: float = 0.95, unit_of_n: str = "restarts"
-) -> Estimate:
+def independent_ratio_ci(numerator: ArrayLike, denominator: ArrayLike, level: float = 0.95) -> Estimate:
     """Ratio of two geometric means, of samples [n] and [m] that share no round, by Welch's t on logarithms.
 
     Wider than `ratio_ci`, since nothing cancels. Its `n` is the smaller sample's.
@@ -128,15 +126,12 @@ def independent_ratio_ci(
         raise ValueError(f"need positive values, got {num.min():g} and {den.min():g}")
     logs, fewest = (np.log(num), np.log(den)), min(len(num), len(den))
     change = float(logs[0].mean() - logs[1].mean())
-    value = Estimate(
-        value=math.exp(change), low=None, high=None, n=fewest, unit_of_n=unit_of_n, level=level, method="none"
-    )
-    if fewest < MIN_INTERVAL:
-        return value
-    errors = np.array([x.var(ddof=1) / len(x) for x in logs])
-    half = _summed_half(errors, [len(x) - 1 for x in logs], level)
-    ends = {"low": math.exp(change - half), "high": math.exp(change + half)}
-    return value.model_copy(update={**ends, "method": "welch-t"})
+    ends = None, None
+    if fewest >= MIN_INTERVAL:
+        errors = np.array([x.var(ddof=1) / len(x) for x in logs])
+        half = _summed_half(errors, [len(x) - 1 for x in logs], level)
+        ends = math.exp(change - half), math.exp(change + half)
+    return _estimate(math.exp(change), ends, "welch-t", n=fewest, unit_of_n="restarts", level=level)
 
 
 def geometric_mean_ci(values: ArrayLike, level: float = 0.95, unit_of_n: str = "restarts") -> Estimate:

@@ -72,14 +72,9 @@ class ModelShape(Frozen):
             raise ConfigError(f"it has no {error}, which the roofline needs") from error
 
     @property
-    def _attention(self) -> int:
-        """Matrix weights of one attention layer."""
-        return 2 * self.hidden_size * self.head_dim * (self.num_heads + self.num_kv_heads)
-
-    @property
     def attention_weights(self) -> int:
         """Matrix weights of all attention layers."""
-        return self.num_layers * self._attention
+        return 2 * self.num_layers * self.hidden_size * self.head_dim * (self.num_heads + self.num_kv_heads)
 
     @property
     def feed_forward_weights(self) -> int:
@@ -99,19 +94,15 @@ class ModelShape(Frozen):
     def num_parameters(self) -> int:
         """All weights, embeddings, norms and biases included."""
         head = self.head_dim
-        norms = 2 * self.hidden_size + (2 * head if self.qk_norm else 0)
-        bias = head * (self.num_heads + 2 * self.num_kv_heads) if self.qkv_bias else 0
+        of_layer = 2 * self.hidden_size + (2 * head if self.qk_norm else 0)
+        if self.qkv_bias:
+            of_layer += head * (self.num_heads + 2 * self.num_kv_heads)
+        if self.sinks_and_biases:
+            of_experts = self.num_experts * (2 * self.moe_intermediate_size + self.hidden_size + 1)
+            of_layer += self.num_heads + self.hidden_size + of_experts
         embedding = 0 if self.tied_embeddings else self.vocab_size * self.hidden_size
-        rest = self.num_layers * (norms + bias + self._sinks_and_biases) + self.hidden_size + embedding
+        rest = self.num_layers * of_layer + self.hidden_size + embedding
         return int(self._matrix_weights(self.num_experts)) + rest
-
-    @property
-    def _sinks_and_biases(self) -> int:
-        """Number of sinks and biases in one layer, those of the queries, keys and values left out."""
-        if not self.sinks_and_biases:
-            return 0
-        of_experts = self.num_experts * (2 * self.moe_intermediate_size + self.hidden_size + 1)
-        return self.num_heads + self.hidden_size + of_experts
 
     @property
     def num_active_parameters(self) -> int:
@@ -158,6 +149,7 @@ class ModelShape(Frozen):
 
 def _shape_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     heads, hidden = config["num_attention_heads"], config["hidden_size"]
+    sliding = (config.get("layer_types") or []).count("sliding_attention")  # without a list none slides
     return {
         "num_layers": config["num_hidden_layers"],
         "hidden_size": hidden,
@@ -170,14 +162,9 @@ def _shape_fields(config: Mapping[str, Any]) -> dict[str, Any]:
         "qk_norm": config["model_type"].startswith("qwen3"),
         "qkv_bias": config["model_type"] in ("qwen2", "gpt_oss"),
         "sinks_and_biases": config["model_type"] == "gpt_oss",
-        **_sliding(config),
+        "num_sliding_layers": sliding,
+        "sliding_window": config["sliding_window"] if sliding else 0,
     }
-
-
-def _sliding(config: Mapping[str, Any]) -> dict[str, int]:
-    """Layers that the config lists as sliding; without a list every layer attends to all tokens."""
-    sliding = (config.get("layer_types") or []).count("sliding_attention")
-    return {"num_sliding_layers": sliding, "sliding_window": config["sliding_window"] if sliding else 0}
 
 
 def _moe_fields(config: Mapping[str, Any]) -> dict[str, Any]:

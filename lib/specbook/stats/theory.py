@@ -70,9 +70,7 @@ def step_cost(k: int, draft_cost: float, verify_cost: float = 1.0) -> float:
     """
     if k < 0 or draft_cost < 0.0 or verify_cost <= 0.0:
         raise ValueError(f"need k, draft_cost >= 0, verify_cost > 0, got {k=}, {draft_cost=}, {verify_cost=}")
-    if k == 0:
-        return 1.0
-    return verify_cost + k * draft_cost
+    return verify_cost + k * draft_cost if k else 1.0
 
 
 def speedup(acceptance_length: float, k: int, draft_cost: float, verify_cost: float = 1.0) -> float:
@@ -113,11 +111,9 @@ def best_k_of(joint: Sequence[float], draft_cost: float, verify_cost: float = 1.
     Raises:
         ValueError: as `acceptance_length` and `step_cost`.
     """
-
-    def gain(k: int) -> float:
-        return speedup(acceptance_length(joint, k), k, draft_cost, verify_cost)
-
-    return max(range(len(joint) + 1), key=gain)
+    lengths = (acceptance_length(joint, k) for k in range(len(joint) + 1))
+    gains = [speedup(length, k, draft_cost, verify_cost) for k, length in enumerate(lengths)]
+    return gains.index(max(gains))
 
 
 def break_even_batch(batches: Sequence[float], speedups: Sequence[float]) -> float | None:
