@@ -39,3 +39,30 @@ def test_a_function_that_falls_exchanges_the_ends():
     assert (found.value, found.low, found.high) == (0.5, 0.25, 1.0)
     bare = made.model_copy(update={"low": None, "high": None}).through(lambda rate: 1 / rate)
     assert (bare.value, bare.low, bare.high) == (0.5, None, None)
+
+
+def estimate(low, high):
+    return Estimate(value=1.0, low=low, high=high, n=6, unit_of_n="turns", method="student-t")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "side"),
+    [
+        (1.1, 1.3, "above"),
+        (0.9, 1.3, "within"),
+        (1.0, 1.3, "within"),
+        (0.8, 0.9, "below"),
+        (None, None, None),
+    ],
+)
+def test_an_interval_lies_beside_a_value_or_holds_it(low, high, side):
+    assert estimate(low, high).side() == side
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "side"),
+    [(2.1, 3.0, "above"), (1.9, 3.0, "within"), (0.1, 0.9, "below"), (None, None, None)],
+)
+def test_two_intervals_overlap_or_one_lies_beyond(low, high, side):
+    assert estimate(low, high).beside(estimate(1.0, 2.0)) == side
+    assert estimate(1.0, 2.0).beside(estimate(None, None)) is None

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from specbook.analysis import acceptance, intervals
+from specbook.analysis import acceptance
 from specbook.analysis.sides import CELL, METRICS, Side
 from specbook.errors import ConfigError, RecordError
 from specbook.records.run import SpecDecodeCounters
@@ -82,11 +82,13 @@ def _mean(cells: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 def verdict(ratio: Estimate | None, tolerance: float) -> Verdict:
     """What the interval of a ratio shows, of which more is better."""
-    if ratio is not None and intervals.side(ratio) == "above":
+    if ratio is None:
+        return "cannot tell"
+    if ratio.side() == "above":
         return "better"
-    if ratio is not None and intervals.side(ratio, 1 - tolerance) == "above":
+    if ratio.side(1 - tolerance) == "above":
         return "not worse"
-    return "worse" if ratio is not None and intervals.side(ratio) == "below" else "cannot tell"
+    return "worse" if ratio.side() == "below" else "cannot tell"
 
 
 class Comparison(NamedTuple):

@@ -182,11 +182,11 @@ def _arms(runs: Sequence[RunRecord]) -> pd.DataFrame:
 def _fastest(where: tuple[str, str], cell: pd.DataFrame) -> dict:
     best = {name: cell.loc[cell[f"speedup_{name}"].idxmax()] for name in ("moe", "dense")}
     moe, dense = (row[f"estimate_{name}"] for name, row in best.items())
+    side = moe.beside(dense)
     return {
         "load": where[0], "domain": where[1], "moe": moe, "dense": dense,
         **{f"{name}_arm": row["label"] for name, row in best.items()},
         **{f"{name}_length": row[f"length_{name}"] for name, row in best.items()},
         **{f"{name}_base": row[f"baseline_tokens_per_s_{name}"] for name, row in best.items()},
-        "ahead": None not in (moe.low, dense.high) and moe.low > dense.high,
-        "behind": None not in (dense.low, moe.high) and dense.low > moe.high,
+        "ahead": side == "above", "behind": side == "below",
     }  # fmt: skip

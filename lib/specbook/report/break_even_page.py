@@ -10,7 +10,6 @@ import pandas as pd
 
 from specbook import config, records
 from specbook.analysis import break_even, summaries
-from specbook.analysis.intervals import side
 from specbook.bench import experiments
 from specbook.config.machines import Machine
 from specbook.errors import ConfigError
@@ -101,8 +100,8 @@ def agreement(ratios: pd.DataFrame) -> str:
     they accept, and chance is the same for all.
     """
     steps, spreads = ratios["step"].tolist(), ratios["spread"].tolist()
-    same = sum(side(one) == "within" for one in steps)
-    narrower = sum(side(one) == "below" for one in spreads)
+    same = sum(one.side() == "within" for one in steps)
+    narrower = sum(one.side() == "below" for one in spreads)
     tails = (
         "Played requests lie closer together than real ones, beyond the interval, in "
         f"{_rows(narrower, len(spreads))}, because chance is the same for all. So no map shows tails."

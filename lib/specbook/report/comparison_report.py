@@ -6,7 +6,6 @@ from typing import Any
 import pandas as pd
 
 from specbook.analysis.comparison import Comparison
-from specbook.analysis.intervals import side
 from specbook.analysis.sides import CELL, Side
 from specbook.records.run import LACKED
 from specbook.report import tables
@@ -67,7 +66,7 @@ def _share(ratio: Estimate | None) -> str:
 
 def _moved(name: str, result: Comparison) -> str:
     ratio = result.overall[name]
-    moved = {"below": "fell", "above": "rose"}.get(side(ratio) or "")
+    moved = {"below": "fell", "above": "rose"}.get(ratio.side() or "")
     if moved is None:
         return f"the {PARTS[name]} is not shown to change (B/A {ratio.span(digits=3)})"
     where = result.position if (name, moved) == ("length", "fell") else None

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from specbook import engine, records
-from specbook.analysis import engines, intervals, quantization
+from specbook.analysis import engines, quantization
 from specbook.config.schema import Target
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
@@ -55,7 +55,7 @@ def faster_baseline() -> list[str]:
     for row in quantization.table(runs).itertuples():
         one = targets[row.target]
         alike = (one.dtype, one.quantization) == (first.dtype, first.quantization)
-        if alike and row.against is not None and intervals.side(row.against) == "above":
+        if alike and row.against is not None and row.against.side() == "above":
             ahead.setdefault(title(one), []).append(f"{row.against.span('×')} ({row.load})")
     return [
         f"If an engine is slow without drafts, part of its speed-up only makes up for that. Without "
@@ -78,7 +78,7 @@ def _speeds(table: pd.DataFrame, names: Names) -> pd.DataFrame:
     rows = [
         {"load": row.load, "engine": names[row.target],
          "no speculation, tokens/s": f"{row.tokens_per_s:.1f}",
-         f"over {names[first]}": _span(row.against, SPEED[row.against and intervals.side(row.against)])}
+         f"over {names[first]}": _span(row.against, SPEED[row.against and row.against.side()])}
         for row in _load_by_load(table).itertuples()
     ]  # fmt: skip
     return pd.DataFrame(rows)
@@ -94,7 +94,7 @@ def _gains(runs: RunSet, names: Names) -> pd.DataFrame:
             if (own := row.speedup) is None:
                 continue
             other = gains.get(row.load)
-            more = intervals.compare(own, other) if other and row.target != first else None
+            more = own.beside(other) if other and row.target != first else None
             cell = {"load": row.load, "draft": draft, "engine": names[row.target]}
             rows.append({**cell, "gain": _span(own), f"beside {names[first]}": GAIN[more]})
     return pd.DataFrame(rows)

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 import pandas as pd
 
 from specbook.analysis import traffic
-from specbook.analysis.intervals import side
 from specbook.records.lossless import LosslessRecord, fullest
 from specbook.records.published import PublishedRow
 from specbook.stats.equality import Divergence
@@ -41,7 +40,7 @@ def settings(table: pd.DataFrame) -> pd.DataFrame:
     columns = {
         "load": table["load"], "fastest setting": table["arm"],
         "speed-up": [one.span("×") for one in table["estimate"]],
-        "compared with none": [shown[side(one)] for one in table["estimate"]],
+        "compared with none": [shown[one.side()] for one in table["estimate"]],
         "slowest kind of traffic": table["worst"].map("{:.2f}×".format),
         "fastest kind of traffic": table["best"].map("{:.2f}×".format),
         "n": [one.counted for one in table["estimate"]],

@@ -13,6 +13,8 @@ from scipy import special
 
 from specbook.config.schema import Frozen
 
+Side = Literal["below", "above", "within"]
+
 
 class Estimate(Frozen):
     """A number, its interval, and what n counts."""
@@ -34,6 +36,18 @@ class Estimate(Frozen):
         if low is not None and high is not None:
             low, high = sorted((low, high))
         return self.model_copy(update={"value": function(self.value), "low": low, "high": high})
+
+    def side(self, value: float = 1.0) -> Side | None:
+        """Where the interval lies of `value`, or that it holds it; None without an interval."""
+        if self.low is None or self.high is None:
+            return None
+        return "below" if self.high < value else "above" if self.low > value else "within"
+
+    def beside(self, other: Self) -> Side | None:
+        """Whether the interval lies beyond that of `other`, or they overlap; None where one has none."""
+        if None in (self.low, self.high, other.low, other.high):
+            return None
+        return "below" if self.high < other.low else "above" if self.low > other.high else "within"
 
     @property
     def counted(self) -> str:

@@ -3,7 +3,6 @@
 import pandas as pd
 
 from specbook.analysis import token_cost
-from specbook.analysis.intervals import side
 from specbook.analysis.token_cost import BASELINE, SPECULATING
 from specbook.config import prices
 from specbook.config.chapter import CostPlan
@@ -55,5 +54,5 @@ def _verdict(cell: pd.DataFrame) -> str:
     if ratio is None:
         return "The two share no restart, so their ratio is not known."
     change = f"{100 * abs(1 - ratio.value):.0f} % {'cheaper' if ratio.value < 1 else 'more expensive'}"
-    tie = "; the interval includes 1, so this is a tie" if side(ratio) == "within" else ""
+    tie = "; the interval includes 1, so this is a tie" if ratio.side() == "within" else ""
     return f"There speculation makes tokens {change} (a ratio of {ratio.value:.2f}, {interval(ratio)}{tie})."
