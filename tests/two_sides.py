@@ -2,7 +2,7 @@
 
 from factories import IDLE, PROVENANCE, counters, eagle3, point, rows, write_run
 from specbook import records
-from specbook.analysis import sides
+from specbook.analysis import comparison
 from specbook.records import selection
 from specbook.records.run import Round
 
@@ -34,7 +34,7 @@ def side(name, speeds=STEADY, *, shared=False, per_pos=(80, 50, 30), step_s=0.01
 
 
 def read(name):
-    return sides.read(selection.read(f"date={DAYS[name]}"))
+    return comparison.read(selection.read(f"date={DAYS[name]}"))
 
 
 def slower(share, speeds=STEADY):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from specbook import records
-from specbook.analysis import comparison, sides
+from specbook.analysis import comparison
 from specbook.analysis.comparison import compare, verdict
 from specbook.errors import ConfigError, RecordError
 from specbook.records import selection
@@ -80,7 +80,7 @@ def test_hosts_that_are_not_known_to_be_one_are_said():
 def test_what_both_sides_were_chosen_by_is_no_part_of_a_cell():
     side("A", shared=True)
     side("B", slower(0.5), shared=True, per_pos=(80,))
-    one, other = (sides.read(selection.read(f"arm=EAGLE-3 K={k}")) for k in (3, 1))
+    one, other = (comparison.read(selection.read(f"arm=EAGLE-3 K={k}")) for k in (3, 1))
     found = compare(one, other)
     assert "arm" not in found.cells
     assert found.overall["tokens_per_s"].value == pytest.approx(0.5, rel=1e-2)
@@ -89,7 +89,7 @@ def test_what_both_sides_were_chosen_by_is_no_part_of_a_cell():
 def test_a_drafting_arm_is_compared_with_none():
     side("A", shared=True, per_pos=())
     side("B", slower(-0.5), shared=True)
-    plain, drafting = (sides.read(selection.read(f"arm={arm}")) for arm in ("baseline", "EAGLE-3 K=3"))
+    plain, drafting = (comparison.read(selection.read(f"arm={arm}")) for arm in ("baseline", "EAGLE-3 K=3"))
     assert compare(plain, drafting).overall["verdict"] == "better"
 
 
@@ -106,7 +106,7 @@ def test_a_folder_of_another_checkout_is_read(monkeypatch, tmp_path):
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path / "other" / "results"))
     side("B", slower(0.3))
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path / "results"))
-    there = sides.read(selection.read(str(tmp_path / "other")))
+    there = comparison.read(selection.read(str(tmp_path / "other")))
     assert compare(here, there).overall["verdict"] == "worse"
 
 
@@ -162,7 +162,7 @@ def test_two_heads_of_one_name_are_not_mixed():
 def test_a_selection_that_finds_nothing_says_why(text, message):
     side("A")
     with pytest.raises(ConfigError, match=message):
-        sides.read(selection.read(text))
+        comparison.read(selection.read(text))
 
 
 def test_every_key_has_a_fact():

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from specbook.analysis import sampled
+from specbook.analysis import answers
 from specbook.records.experiment_results import SampledAnswers
 
 
@@ -28,7 +28,7 @@ def _result():
 
 
 def test_each_arm_has_its_row():
-    table = sampled.compared(_result()).set_index(["arm", "temperature"])
+    table = answers.sampled(_result()).set_index(["arm", "temperature"])
     assert list(table.index) == [
         ("baseline, restarted", 0.7), ("baseline, restarted", 0.9), ("EAGLE-3 K=3", 0.7),
         ("wrong sampler", 0.7),
@@ -38,6 +38,6 @@ def test_each_arm_has_its_row():
 
 
 def test_wrong_arms_are_rejected_and_right_ones_not():
-    p = sampled.compared(_result()).set_index(["arm", "temperature"])["p_value"]
+    p = answers.sampled(_result()).set_index(["arm", "temperature"])["p_value"]
     assert p["wrong sampler", 0.7] == p["baseline, restarted", 0.9] == 0.001
     assert min(p["EAGLE-3 K=3", 0.7], p["baseline, restarted", 0.7]) > 0.05

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import factories
-from specbook.analysis import latency, stream_stalls, summaries, tail
+from specbook.analysis import latency, summaries, tail
 from specbook.stats import percentiles
 
 N = 500
@@ -58,9 +58,9 @@ def test_one_late_first_chunk_decides_nothing():
 
 @pytest.mark.parametrize("slower", [1, 4])
 def test_their_pace_says_whether_the_engine_was_slow(slower):
-    found = stream_stalls.late_pace(summaries.pooled_requests(runs(10, slower)))
+    found = latency.late_pace(summaries.pooled_requests(runs(10, slower)))
     assert found == pytest.approx(slower, rel=0.05)
 
 
 def test_where_none_is_late_there_is_no_pace():
-    assert np.isnan(stream_stalls.late_pace(summaries.pooled_requests(runs(0))))
+    assert np.isnan(latency.late_pace(summaries.pooled_requests(runs(0))))

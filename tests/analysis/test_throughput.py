@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from specbook.analysis import throughput
+from specbook.analysis import steps, summaries
 
 SPEEDS = pd.DataFrame(
     [
@@ -19,7 +19,7 @@ SPEEDS = pd.DataFrame(
 
 
 def test_restarts_are_averaged_geometrically_without_poisson():
-    means = throughput.over_restarts(SPEEDS).set_index(["arm", "concurrency"])
+    means = summaries.over_restarts(SPEEDS).set_index(["arm", "concurrency"])
     assert means["value"].to_dict() == pytest.approx({("a", 1): 200, ("a", 8): 800, ("b", 1): 300})
     assert means.loc[("a", 1), "records"] == ("run-0", "run-1")
 
@@ -27,5 +27,5 @@ def test_restarts_are_averaged_geometrically_without_poisson():
 @pytest.mark.parametrize(("gpu", "engine"), [(None, 50.0), (0.9, 90.0)], ids=["processor", "gpu"])
 def test_busy_is_of_all_cores_or_of_the_gpus_time(gpu, engine):
     row = {"arm": "a", "concurrency": 8, "cores": 4, "engine_cpu_cores": 2.0, "client_cpu_cores": 1.0}
-    busy = throughput.busy(pd.DataFrame([row | {"gpu_utilisation": gpu}]))
+    busy = steps.busy(pd.DataFrame([row | {"gpu_utilisation": gpu}]))
     assert busy[["engine", "client"]].iloc[0].tolist() == [engine, 25.0]

@@ -1,10 +1,11 @@
-"""Do stored answers stay the same? Each arm's texts against the same round's baseline, beside two controls;
-and their lengths.
+"""Do answers stay the same? Each arm's texts against the same round's baseline, beside two controls; their
+lengths; and whether sampled answers come from the target's own distribution.
 
 Speed records hold every answer, so losslessness is seen where speed is claimed: at each load and domain.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Literal
 
 import pandas as pd
@@ -12,8 +13,10 @@ from scipy.stats import ks_2samp
 
 from specbook.analysis import summaries
 from specbook.analysis.summaries import CELL
+from specbook.records.experiment_results import BASELINE, SampledAnswers, SampledArm
 from specbook.records.run import RunRecord
 from specbook.stats import equality
+from specbook.stats.two_sample import two_sample
 
 Comparison = Literal["speculation", "restart", "mode"]
 """`speculation`: an arm against the baseline of its round and execution mode. `restart`: a baseline against
@@ -33,7 +36,11 @@ def pairs(runs: Iterable[RunRecord]) -> pd.DataFrame:
     Raises:
         RecordError: if no record decodes greedily.
     """
-    asked = _asked([run for run in runs if run.point.traffic.temperature == 0])
+    pooled = summaries.pooled_requests([run for run in runs if run.point.traffic.temperature == 0])
+    asked = pooled.assign(
+        prompt=pooled.groupby([*CELL, "prompt_id"], sort=False).ngroup(),
+        time=pooled.groupby([*CELL, "arm", ROUND, "prompt_id"], sort=False).cumcount(),
+    )
     drafted = asked[asked["method"] != "baseline"]
     base = asked[(asked["method"] == "baseline") & asked["load"].isin(drafted["load"])]
     reference = base[base["execution"].isin(drafted["execution"])]
@@ -44,13 +51,6 @@ def pairs(runs: Iterable[RunRecord]) -> pd.DataFrame:
     ])  # fmt: skip
     compared["same"] = compared["text"] == compared["text_base"]
     return compared[[*CELL, "prompt", "arm", "label", "comparison", "same"]]
-
-
-def _asked(runs: list[RunRecord]) -> pd.DataFrame:
-    pooled = summaries.pooled_requests(runs)
-    time = pooled.groupby([*CELL, "arm", ROUND, "prompt_id"], sort=False).cumcount()
-    prompt = pooled.groupby([*CELL, "prompt_id"], sort=False).ngroup()
-    return pooled.assign(prompt=prompt, time=time)
 
 
 def _side_by_side(name: Comparison, arms: pd.DataFrame, base: pd.DataFrame, on: list[str]) -> pd.DataFrame:
@@ -85,3 +85,28 @@ def length_distances(requests: pd.DataFrame, arms: Sequence[str]) -> pd.DataFram
         if len(pair) == 2 and all(map(len, pair)):
             rows.append((domain, pair[0].mean(), pair[1].mean(), ks_2samp(*pair).statistic))
     return pd.DataFrame(rows, columns=["domain", "first", "second", "distance"])
+
+
+def sampled(result: SampledAnswers) -> pd.DataFrame:
+    """Each arm beside the baseline of its restart: a row for each arm and temperature, in the record's order.
+
+    Columns: arm, temperature, answers (of both sides), accepted (draft tokens; 0 without speculation),
+    p_value (all restarts in one test: answers change sides within their prompt and restart), by_restart
+    (tuple of p-values).
+    """
+    base = {one.restart: one for one in result.arms if one.arm == BASELINE}
+    groups: dict[tuple[str, float], list[SampledArm]] = {}
+    for one in result.arms:
+        if one.arm != BASELINE:
+            groups.setdefault((one.arm, one.temperature), []).append(one)
+    rows = []
+    for (arm, temperature), ours in groups.items():
+        sides = [base[one.restart].answers for one in ours], [one.answers for one in ours]
+        pooled = two_sample(*(list(chain.from_iterable(side)) for side in sides))
+        each = [two_sample(*pair).p_value for pair in zip(*sides, strict=True)]
+        rows.append({
+            "arm": arm, "temperature": temperature, "answers": pooled.num_answers,
+            "accepted": sum(one.spec_decode.num_accepted_tokens for one in ours if one.spec_decode),
+            "p_value": pooled.p_value, "by_restart": tuple(each),
+        })  # fmt: skip
+    return pd.DataFrame(rows)

@@ -13,8 +13,7 @@ import pandas as pd
 from pydantic import Field
 
 from specbook.analysis import comparison, summaries
-from specbook.analysis.comparison import TOLERANCE, Comparison, Verdict
-from specbook.analysis.sides import CELL, METRICS, Side
+from specbook.analysis.comparison import CELL, METRICS, TOLERANCE, Comparison, Side, Verdict
 from specbook.config.schema import Frozen
 from specbook.stats import power, ratios, wilson
 from specbook.stats.estimate import Estimate

@@ -32,6 +32,19 @@ def utilisation(runs: Iterable[RunRecord]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def busy(used: pd.DataFrame) -> pd.DataFrame:
+    """Mean busy percent of the processor (or the GPU) by arm and batch, from `utilisation`.
+
+    Columns: arm, concurrency, `engine`, of all cores, or of the GPU's time where that was read; `client`, the
+    load generator, of all cores.
+    """
+    gpu, cores = used["gpu_utilisation"].notna().any(), used["cores"]
+    engine = used["gpu_utilisation"] if gpu else used["engine_cpu_cores"] / cores
+    client = 100 * used["client_cpu_cores"].astype(float) / cores
+    shares = used.assign(engine=100 * engine.astype(float), client=client)
+    return shares.groupby(["arm", "concurrency"])[["engine", "client"]].mean().reset_index()
+
+
 def decode_steps(runs: Iterable[RunRecord]) -> pd.DataFrame:
     """One row per baseline arm and batch: the measured decode step beside the least it could take.
 

@@ -11,7 +11,7 @@ from specbook.errors import RecordError
 from specbook.records.identity import setup
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet, once, once_a_run
-from specbook.stats import windows
+from specbook.stats import ratios, windows
 
 NAMES = ["hardware", "kind", "target", "dtype", "load", "domain"]
 CELL = [*NAMES, "setup"]
@@ -22,6 +22,7 @@ and the prompts.
 Speed = Literal["output_tokens_per_s", "decode_tokens_per_s", "decode_tokens_per_s_without_loops"]
 CONCURRENCY = (*CELL, "arm", "restart", "asked", "mean", "share", "steady")
 LOOPS = ("load", "domain", "requests", "prompts", "capped", "loops", "loop_tokens")
+MEANS = ("domain", "arm", "concurrency", "value", "low", "high", "estimate", "records")
 
 
 def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
@@ -141,6 +142,19 @@ def throughput(runs: RunSet) -> pd.DataFrame:
     where the record has a steady window. `mean_concurrency` is the requests in flight in that time.
     """
     return pd.DataFrame([_speeds(record) for record in runs])
+
+
+def over_restarts(speeds: pd.DataFrame) -> pd.DataFrame:
+    """Geometric mean of output tokens/s over restarts, with its interval: a row per domain, arm and batch.
+
+    Made from `throughput`. Columns: MEANS; records are the ids behind it. Poisson arrivals have no batch, and
+    no row.
+    """
+    rows = []
+    for key, own in speeds.groupby(["domain", "arm", "concurrency"]):
+        mean = ratios.geometric_mean_ci(own["output_tokens_per_s"])
+        rows.append((*key, mean.value, mean.low, mean.high, mean, tuple(own["run_id"])))
+    return pd.DataFrame(rows, columns=list(MEANS))
 
 
 def step_s(record: RunRecord) -> float:

@@ -21,12 +21,12 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:  # fmt: skip
     """Say whether B is slower than A, from records: by cell, with intervals, and by which part."""
-    from specbook.analysis import comparison, sides
+    from specbook.analysis import comparison
     from specbook.records import selection
     from specbook.report import comparison_report
 
     with busy("reading records"):
-        compared = comparison.compare(*(sides.read(selection.read(text)) for text in (a, b)), tolerance)
+        compared = comparison.compare(*(comparison.read(selection.read(text)) for text in (a, b)), tolerance)
     typer.echo(
         json.dumps(comparison_report.body(compared))
         if as_json
@@ -49,7 +49,7 @@ def gate(
     power: Annotated[float, typer.Option(help="Of --plan.", min=0.5, max=0.999)] = 0.8,
 ) -> None:  # fmt: skip
     """Exit with 1 if B is worse than A by more than the thresholds, with 2 if they cannot be compared."""
-    from specbook.analysis import gate, sides
+    from specbook.analysis import comparison, gate
     from specbook.config.yaml_files import read_as
     from specbook.errors import ConfigError
     from specbook.records import selection
@@ -61,7 +61,7 @@ def gate(
         asked = asked.model_copy(update={"tokens_per_s": tolerance} if tolerance else {})
         if b is None and not plan:
             raise ConfigError("a gate compares A with B: give B too, or --plan")
-        both = [sides.read(selection.read(text)) for text in (a, b) if text is not None]
+        both = [comparison.read(selection.read(text)) for text in (a, b) if text is not None]
         if plan:
             restarts = gate.plan(*both, wanted=power)
             typer.echo(gate_report.planned(restarts, gate.alarms(both[0].windows), power))

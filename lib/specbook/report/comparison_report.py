@@ -5,8 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from specbook.analysis.comparison import Comparison
-from specbook.analysis.sides import CELL, Side
+from specbook.analysis.comparison import CELL, Comparison, Side
 from specbook.records.run import LACKED
 from specbook.report import tables
 from specbook.report.text import count, percent

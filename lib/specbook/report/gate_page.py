@@ -3,7 +3,7 @@
 from contextlib import suppress
 from pathlib import Path
 
-from specbook.analysis import comparison, gate, sides
+from specbook.analysis import comparison, gate
 from specbook.errors import SpecbookError
 from specbook.records import selection
 from specbook.report import comparison_report, executed_pages, gate_report
@@ -41,7 +41,7 @@ def write(folder: Path) -> Path:
 
 def _compared(a: str, b: str) -> str:
     with suppress(SpecbookError):
-        both = (sides.read(selection.read(text)) for text in (a, b))
+        both = (comparison.read(selection.read(text)) for text in (a, b))
         return comparison_report.page(comparison.compare(*both), markdown=True)
     return NOTHING
 
@@ -50,7 +50,7 @@ def _replays() -> list[str]:
     """The table and the figure of `gate.alarms` over every closed loop of the project."""
     title = "# False alarms and power"
     with suppress(SpecbookError):
-        every = sides.read(selection.read(""))
+        every = comparison.read(selection.read(""))
         alarms = gate.alarms(every.windows, slowdowns=DRAWN)
         if len(alarms):
             ax = speedup_figures.power(alarms)

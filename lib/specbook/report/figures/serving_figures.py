@@ -7,7 +7,7 @@ import pandas as pd
 import seaborn
 from matplotlib.axes import Axes
 
-from specbook.analysis import throughput as speeds
+from specbook.analysis import steps, summaries
 from specbook.report.figures import style
 from specbook.report.figures.style import NO_PAIR, Reading, colour, look, marker, ordered, styled
 
@@ -27,7 +27,7 @@ UNKNOWN = "not split: a peak of this machine, or a size of the model, is unknown
 @styled
 def throughput(table: pd.DataFrame) -> list[Axes]:
     """Plot of output tokens/s by batch, a panel per domain, with intervals, from `summaries.throughput`."""
-    arms, means = list(dict.fromkeys(table["arm"])), speeds.over_restarts(table)
+    arms, means = list(dict.fromkeys(table["arm"])), summaries.over_restarts(table)
     axes = style.panel_for_each(ordered(table["domain"]), share_y=True)
     for domain, ax in axes.items():
         for arm in arms:
@@ -143,7 +143,7 @@ def utilisation(table: pd.DataFrame) -> Axes:
     Made from `steps.utilisation`.
     """
     (ax,) = style.panels(1, height=3.2)
-    gpu, busy = table["gpu_utilisation"].notna().any(), speeds.busy(table)
+    gpu, busy = table["gpu_utilisation"].notna().any(), steps.busy(table)
     arms = list(dict.fromkeys(table["arm"]))
     for arm in arms:
         mean, hue = busy[busy["arm"] == arm], colour(arm, arms)
