@@ -144,8 +144,8 @@ def by_domain(records: Iterable[RunRecord]) -> pd.DataFrame:
     """
     groups: dict[tuple, list[RunRecord]] = {}
     for record in records:
-        counted = _counted(record)
-        if counted is not None and counted.num_drafts:
+        counted = record.measurement and record.measurement.spec_decode
+        if counted and counted.num_drafts:
             groups.setdefault(_key(record), []).append(record)
     new = _new_answers([record for group in groups.values() for record in group])
     return summaries.frame([_row(key, group, new) for key, group in groups.items()], COLUMNS)
@@ -191,10 +191,6 @@ def tokens_a_step(requests: pd.DataFrame, key: list[str]) -> pd.Series:
     return totals["tokens"] / totals["steps"]
 
 
-def _counted(record: RunRecord) -> SpecDecodeCounters | None:
-    return record.measurement.spec_decode if record.measurement else None
-
-
 def _key(record: RunRecord) -> tuple:
     point = record.point
     k = point.speculation.num_speculative_tokens if point.speculation else 0
@@ -203,11 +199,11 @@ def _key(record: RunRecord) -> tuple:
 
 
 def _row(key: tuple, records: list[RunRecord], new: dict[str, float]) -> dict:
+    group = [record.measurement.spec_decode for record in records]
     distinct = sum(
         new.get(record.run_id, 1.0) * came_so_far(counters)
-        for record in records if (counters := _counted(record))
-    )  # fmt: skip
-    group = [counters for record in records if (counters := _counted(record))]
+        for record, counters in zip(records, group, strict=True)
+    )
     depths = {record.provenance.draft_trained_depth for record in records} - {None}
     pooled, interval = pool(group), length_ci(group)
     return {

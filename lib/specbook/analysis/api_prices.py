@@ -102,8 +102,8 @@ def shapes(runs: Iterable[RunRecord]) -> pd.DataFrame:
     the same tokens, prompts included), break_even_utilisation.
     """
     on_demand, rates = _on_demand(prices.load().machines), []
-    speeds = [_speed(run) for run in runs]
-    for (shape, device, label, batch), own in summaries.frame(speeds, SPEED).groupby(SPEED[:4], sort=False):
+    speeds = pd.DataFrame([_speed(run) for run in runs], columns=SPEED)
+    for (shape, device, label, batch), own in speeds.groupby(SPEED[:4], sort=False):
         price, host = on_demand.get(f"1x{device}"), _cheapest(shape, own["input_per_output"].mean())
         if price is None or host is None:
             continue
@@ -113,16 +113,16 @@ def shapes(runs: Iterable[RunRecord]) -> pd.DataFrame:
     return summaries.frame(rates, RATES)
 
 
-def _speed(run: RunRecord) -> dict[str, object]:
+def _speed(run: RunRecord) -> tuple[object, ...]:
+    """The values of SPEED."""
     assert run.measurement is not None
     whole, counted = run.measurement.throughput, run.measurement.server
     steady = run.measurement.steady_output_tokens_per_s
     device = (run.hardware.gpu_name or "").removeprefix("NVIDIA ").partition(" ")[0]
-    values = (
+    return (
         run.point.target.name, device, summaries.label(run), run.point.load.concurrency,
         steady or whole.output_tokens_per_s, counted.prompt_tokens / counted.generation_tokens,
     )  # fmt: skip
-    return dict(zip(SPEED, values, strict=True))
 
 
 def _cheapest(shape: str, input_per_output: float) -> tuple[str, float] | None:

@@ -1,7 +1,7 @@
 """Acceptance played at given rates: what a step costs, the speed-up that follows, whether both agree."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
@@ -10,11 +10,10 @@ from specbook import records
 from specbook.analysis import speedup, summaries
 from specbook.config.schema import Speculation
 from specbook.records.experiment import ExperimentRecord
-from specbook.records.experiment_results import AcceptanceComparison
+from specbook.records.experiment_results import AcceptanceComparison, TimedArm
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
 from specbook.stats import ratios
-from specbook.stats.estimate import Estimate
 
 K = "num_speculative_tokens"
 MAP = ("load", "concurrency", "method", K, "step_s", "price", "played", "busy", "drafting_busy")
@@ -101,15 +100,11 @@ def comparison(results: Iterable[tuple[ExperimentRecord, AcceptanceComparison]])
                 {"method": method, "domain": given["domain"], "concurrency": pair.concurrency,
                  "set_length": 1 + sum(result.rates), "real_length": 1 + sum(real.rates),
                  "played_length": 1 + sum(played.rates),
-                 "step": _ratio(played.step_s, real.step_s),
-                 "spread": _ratio(_spread(played.tpot_s), _spread(real.tpot_s))}
+                 "step": ratios.ratio_ci(played.step_s, real.step_s, unit_of_n="turns"),
+                 "spread": ratios.ratio_ci(*map(_spread, (played, real)), unit_of_n="turns")}
             )  # fmt: skip
     return summaries.frame(rows, COMPARED)
 
 
-def _ratio(played: Sequence[float], real: Sequence[float]) -> Estimate:
-    return ratios.ratio_ci(played, real, unit_of_n="turns")
-
-
-def _spread(turns: Sequence[Sequence[float]]) -> list[float]:
-    return [float(np.percentile(turn, TAIL) / np.median(turn)) for turn in turns]
+def _spread(server: TimedArm) -> list[float]:
+    return [float(np.percentile(turn, TAIL) / np.median(turn)) for turn in server.tpot_s]

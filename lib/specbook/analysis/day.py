@@ -23,20 +23,19 @@ def days(result: DayArms) -> pd.DataFrame:
     of whole answers; a percentile of too few is NaN (`scaling.latency`). `in_flight` is the mean over the
     day, from the first arrival to the last byte.
     """
-    return summaries.frame([_day(one) for one in result.arms], DAYS)
-
-
-def _day(one: DayArm) -> dict[str, object]:
-    rows = scaling.requests(one)
-    span_s = (rows["sent_s"] + rows["e2e_s"]).max() - rows["sent_s"].min()
-    counted = scaling.counts(rows)
-    return {
-        "arm": one.arm, "restart": one.restart, **scaling.latency(rows),
-        "e2e_mean_s": rows.loc[rows["outcome"] == "whole", "e2e_s"].mean(),
-        "in_flight": rows["e2e_s"].sum() / span_s, "tokens_per_s": rows["output_tokens"].sum() / span_s,
-        "sent": counted["sent"], "lost": counted["lost"],
-        "length": acceptance.length(one.spec_decode) if one.spec_decode else np.nan,
-    }  # fmt: skip
+    table = []
+    for one in result.arms:
+        rows = scaling.requests(one)
+        span_s = (rows["sent_s"] + rows["e2e_s"]).max() - rows["sent_s"].min()
+        counted = scaling.counts(rows)
+        table.append({
+            "arm": one.arm, "restart": one.restart, **scaling.latency(rows),
+            "e2e_mean_s": rows.loc[rows["outcome"] == "whole", "e2e_s"].mean(),
+            "in_flight": rows["e2e_s"].sum() / span_s, "tokens_per_s": rows["output_tokens"].sum() / span_s,
+            "sent": counted["sent"], "lost": counted["lost"],
+            "length": acceptance.length(one.spec_decode) if one.spec_decode else np.nan,
+        })  # fmt: skip
+    return summaries.frame(table, DAYS)
 
 
 def beside(table: pd.DataFrame, base: str = BASELINE) -> pd.DataFrame:

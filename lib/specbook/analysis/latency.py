@@ -32,10 +32,12 @@ def answered(runs: Iterable[RunRecord]) -> pd.DataFrame:
 def requests(table: pd.DataFrame, metric: str) -> Requests:
     """A latency of `answered` in seconds, with its prompts and restarts; every gap counts for `itl_s`."""
     rows = table[table[metric].notna()]
-    times = rows[metric].map(len).to_numpy() if metric == "itl_s" else 1
-    return Requests(
-        summaries.samples(rows, metric), np.repeat(rows["prompt"], times), np.repeat(rows["restart"], times)
-    )
+    values, times = rows[metric], 1
+    if metric == "itl_s":
+        times = rows[metric].map(len).to_numpy()
+        values = np.concatenate([np.asarray(gaps, dtype=float) for gaps in rows[metric]] or [[]])
+    repeated = (np.repeat(rows[name], times) for name in ("prompt", "restart"))
+    return Requests(np.asarray(values, dtype=float), *repeated)
 
 
 def table(

@@ -6,7 +6,7 @@ import pandas as pd
 from specbook.analysis import acceptance, summaries
 from specbook.config import draft_schedule
 from specbook.config.draft_schedule import Rows
-from specbook.records.experiment_results import Counted, ObeyedSchedule, SteadyCount
+from specbook.records.experiment_results import Counted, ObeyedSchedule
 from specbook.stats import ratios
 
 PARTS = ("before", "during", "after")
@@ -27,7 +27,7 @@ def by_batch(rows: Rows, result: ObeyedSchedule) -> pd.DataFrame:
         both = one.scheduled, one.plain
         steps, speeds = (
             ratios.ratio_ci(*([of(turn) for turn in turns] for turns in both), unit_of_n="turns")
-            for of in (lambda turn: turn.step_s, _tokens_per_s)
+            for of in (lambda turn: turn.step_s, lambda turn: turn.server.generation_tokens / turn.seconds)
         )
         k = drafts.num_draft_tokens / drafts.num_drafts if drafts.num_drafts else np.nan
         own = one.concurrency, draft_schedule.at(rows, one.concurrency), k, share(one.scheduled)
@@ -62,7 +62,3 @@ def comebacks(result: ObeyedSchedule) -> pd.DataFrame:
         estimate = ratios.ratio_ci(*lengths, unit_of_n="turns") if whole else None
         table.append(dict(zip(COMEBACKS, (part, *map(share, sides), *pooled, estimate), strict=True)))
     return summaries.frame(table, COMEBACKS)
-
-
-def _tokens_per_s(turn: SteadyCount) -> float:
-    return turn.server.generation_tokens / turn.seconds

@@ -75,16 +75,12 @@ def _prompts(domain: str, names: tuple[str, ...]) -> pd.MultiIndex:
 
 def by_prompt(arm: Sequence[pd.DataFrame], base: Sequence[pd.DataFrame] = ()) -> pd.Series:
     """`PairedRatios.by_prompt` of two arms' windows, `answered` of each; or of one arm's own speed."""
-    prompts = _all_prompts([window.index for window in (*arm, *base)])
+    indices = [window.index for window in (*arm, *base)]
+    prompts = indices[0]
+    if not all(one.equals(prompts) for one in indices):  # then what any of them has
+        prompts = pd.MultiIndex.from_tuples(sorted(set().union(*indices)), names=prompts.names)
     sides = [ratios.leave_one_out(*_arrays(windows, prompts)) for windows in (arm, base) if windows]
     return pd.Series(sides[0] - sum(sides[1:]), index=prompts)
-
-
-def _all_prompts(indices: Sequence[pd.Index]) -> pd.Index:
-    """What any of them has, sorted where they differ."""
-    if all(one.equals(indices[0]) for one in indices):
-        return indices[0]
-    return pd.MultiIndex.from_tuples(sorted(set().union(*indices)), names=indices[0].names)
 
 
 def _arrays(windows: Sequence[pd.DataFrame], prompts: pd.Index) -> np.ndarray:

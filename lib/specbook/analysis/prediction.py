@@ -223,8 +223,7 @@ def bounds(runs: Iterable[RunRecord]) -> pd.DataFrame:
     return table.assign(bound=bound, **shares)[list(BOUNDS)]
 
 
-def _alphas(runs: Iterable[RunRecord]) -> pd.DataFrame:
-    runs = list(runs)
+def _alphas(runs: RunSet) -> pd.DataFrame:
     lengths = acceptance.by_domain(runs)
     if lengths.empty:
         return lengths

@@ -11,7 +11,6 @@ from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
 from specbook.stats import cost
 from specbook.stats.cost import Bar
-from specbook.stats.estimate import Estimate
 
 
 def bars(runs: Iterable[RunRecord], chosen: pd.Series, plan: CostPlan) -> list[Bar]:
@@ -21,14 +20,17 @@ def bars(runs: Iterable[RunRecord], chosen: pd.Series, plan: CostPlan) -> list[B
     one speculates, and what the measurement itself leaves open.
     """
     windows = token_cost.windows(RunSet.of(runs).closed)
-    of_arm = windows[(windows["load"] == chosen["load"]) & (windows["arm"] == chosen["arm"])]
+    at_load, of_method = (windows[windows[name] == chosen[name]] for name in ("load", "method"))
+    of_arm, rate = at_load[at_load["arm"] == chosen["arm"]], chosen["output"]
     own = float(of_arm["output_tokens"].sum() / of_arm["seconds"].sum())
+    known = rate.low is not None and rate.high is not None
     factors = {
         "traffic": _relative(_speeds(of_arm, "domain"), own),
-        "batch": _relative(_across_batches(windows, chosen), own),
-        "speculation": _relative(_with_and_without(windows, chosen), own),
-        "measurement": _interval(chosen["output"]),
-    }  # fmt: skip
+        # the fastest arm of the chosen method at each batch, and of each method at the chosen batch
+        "batch": _relative(_speeds(of_method, "load", "arm").groupby("load").max(), own),
+        "speculation": _relative(_speeds(at_load, "method", "arm").groupby("method").max(), own),
+        "measurement": (rate.low / rate.value, rate.high / rate.value) if known else (1.0, 1.0),
+    }
     paid = [price.usd_per_hour for price in plan.listed()] or [plan.hourly()]
     ranges = {
         "utilisation": plan.utilisation_range, "price": (min(paid), max(paid)),
@@ -37,8 +39,8 @@ def bars(runs: Iterable[RunRecord], chosen: pd.Series, plan: CostPlan) -> list[B
     base = {"utilisation": plan.utilisation, "price": plan.hourly(), **dict.fromkeys(factors, 1.0)}
 
     def bill(utilisation: float, price: float, **speed: float) -> float:
-        rate = chosen["output"].value * float(np.prod(list(speed.values())))
-        return cost.usd_per_million_tokens(rate, price, utilisation)
+        tokens_per_s = rate.value * float(np.prod(list(speed.values())))
+        return cost.usd_per_million_tokens(tokens_per_s, price, utilisation)
 
     return cost.tornado(bill, base, {name: ends for name, ends in ranges.items() if ends[0] < ends[1]})
 
@@ -57,19 +59,3 @@ def _relative(speeds: pd.Series, own: float) -> tuple[float, float]:
 def _speeds(windows: pd.DataFrame, *by: str) -> pd.Series:
     """Tokens per second of each group, over all its windows."""
     return windows.groupby(list(by))[["output_tokens", "seconds"]].sum().eval("output_tokens / seconds")
-
-
-def _across_batches(windows: pd.DataFrame, chosen: pd.Series) -> pd.Series:
-    """The fastest arm of the chosen method at each batch."""
-    return _speeds(windows[windows["method"] == chosen["method"]], "load", "arm").groupby("load").max()
-
-
-def _with_and_without(windows: pd.DataFrame, chosen: pd.Series) -> pd.Series:
-    """The fastest arm of each method at the chosen batch."""
-    return _speeds(windows[windows["load"] == chosen["load"]], "method", "arm").groupby("method").max()
-
-
-def _interval(rate: Estimate) -> tuple[float, float]:
-    if rate.low is None or rate.high is None:
-        return 1.0, 1.0
-    return rate.low / rate.value, rate.high / rate.value

@@ -4,7 +4,6 @@ Arms are compared only within `summaries.CELL`, never across machines, precision
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -59,8 +58,16 @@ def speedups(runs: RunSet, speed: Speed = "output_tokens_per_s") -> pd.DataFrame
     both = _beside_baselines(table, speed) if len(table) else table
     for _, own in both.groupby(["cell", "arm"], sort=False) if len(both) else ():
         head = {name: own[name].iloc[0] for name in (*CELL, *ARM, "baseline", "baseline_execution")}
-        head["records"] = (*own["run_id"], *own["run_id_base"])
-        rows.append(head | _columns(own, speed, answered))
+        arm, base = _by_restart(own, speed)
+        over = ratio(own, speed, answered)
+        estimate = over.estimate()
+        rows.append(head | {
+            "records": (*own["run_id"], *own["run_id_base"]),
+            "baseline_tokens_per_s": ratios.geometric_mean_ci(base).value,
+            "tokens_per_s": ratios.geometric_mean_ci(arm).value,
+            "speedup": estimate.value, "low": estimate.low, "high": estimate.high, "n": estimate.n,
+            "estimate": estimate, "paired": over,
+        })  # fmt: skip
     return summaries.frame(rows, COLUMNS)
 
 
@@ -68,7 +75,12 @@ def _beside_baselines(table: pd.DataFrame, speed: Speed) -> pd.DataFrame:
     """`pairs` of all cells, one after the other, with `cell`, `baseline` and `baseline_execution`."""
     table = table[[*CELL, *ARM, "execution", "restart", "round", "run_id", speed]]
     table = table.assign(cell=table.groupby(CELL, sort=False).ngroup())
-    _refuse_twins(table)
+    twins = table[table.duplicated(["cell", "arm", "restart", "round"])]
+    if len(twins):
+        raise RecordError(
+            f"two configurations are both called {twins['arm'].iloc[0]!r} (two drafts of one method?): "
+            "compare them one at a time"
+        )
     best = {number: best_baseline(cell, speed) for number, cell in table.groupby("cell")}
     table["baseline"] = table["cell"].map(best)
     is_base = table["arm"] == table["baseline"]
@@ -88,27 +100,14 @@ def pairs(arms: pd.DataFrame, base: pd.DataFrame, column: str, same: Sequence[st
     return both.dropna(subset=[column, f"{column}_base"])
 
 
-def _refuse_twins(table: pd.DataFrame) -> None:
-    twins = table[table.duplicated(["cell", "arm", "restart", "round"])]
-    if len(twins):
-        raise RecordError(
-            f"two configurations are both called {twins['arm'].iloc[0]!r} (two drafts of one method?): "
-            "compare them one at a time"
-        )
-
-
 def ratio(own: pd.DataFrame, speed: Speed, answered: Answered) -> PairedRatios:
     """Ratio of one arm's speed to the baseline's, from its `pairs`.
 
     Both speeds per restart are geometric means over the rounds that both have.
     """
     arm, base = _by_restart(own, speed)
-    return _paired(arm / base, own, answered)
-
-
-def _paired(by_restart: pd.Series, own: pd.DataFrame, answered: Answered) -> PairedRatios:
     windows = ([answered[run_id] for run_id in own[column]] for column in ("run_id", "run_id_base"))
-    return PairedRatios(by_restart, paired.by_prompt(*windows))
+    return PairedRatios(arm / base, paired.by_prompt(*windows))
 
 
 def _by_restart(own: pd.DataFrame, speed: Speed) -> tuple[pd.Series, pd.Series]:
@@ -118,18 +117,6 @@ def _by_restart(own: pd.DataFrame, speed: Speed) -> tuple[pd.Series, pd.Series]:
     index = pd.Index(restarts, name="restart")
     arm, base = (pd.Series(np.exp(np.bincount(places, one) / rounds), index) for one in logs)
     return arm, base
-
-
-def _columns(own: pd.DataFrame, speed: Speed, answered: Answered) -> dict[str, Any]:
-    arm, base = _by_restart(own, speed)
-    both = _paired(arm / base, own, answered)
-    estimate = both.estimate()
-    return {
-        "baseline_tokens_per_s": ratios.geometric_mean_ci(base).value,
-        "tokens_per_s": ratios.geometric_mean_ci(arm).value,
-        "speedup": estimate.value, "low": estimate.low, "high": estimate.high, "n": estimate.n,
-        "estimate": estimate, "paired": both,
-    }  # fmt: skip
 
 
 @once
@@ -199,11 +186,10 @@ def best_over_domains(runs: Iterable[RunRecord]) -> pd.DataFrame:
     table = table[table["method"] != "baseline"]
     means = across_domains(table)
     best = means.loc[means.groupby("load", sort=False)["speedup"].idxmax()] if len(means) else means
-    return best.assign(estimate=[_of_arm(table, row) for row in best.itertuples()])
-
-
-def _of_arm(table: pd.DataFrame, best: Any) -> Estimate:
-    return over_domains(table[(table["load"] == best.load) & (table["arm"] == best.arm)])
+    return best.assign(estimate=[
+        over_domains(table[(table["load"] == row.load) & (table["arm"] == row.arm)])
+        for row in best.itertuples()
+    ])  # fmt: skip
 
 
 def over_domains(cells: pd.DataFrame) -> Estimate:

@@ -1,6 +1,6 @@
 """What a decode step costs, beside the least it could cost, and how busy the machine was."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from specbook.analysis import summaries
 from specbook.config import models
 from specbook.config.schema import Speculation
 from specbook.records.experiment import ExperimentRecord
-from specbook.records.experiment_results import StepTimes, Variant
+from specbook.records.experiment_results import StepTimes
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
 from specbook.stats import ratios, roofline
@@ -58,15 +58,10 @@ def decode_steps(runs: Iterable[RunRecord]) -> pd.DataFrame:
         own = [r for r in base if str(r.point.arm) == arm]
         context = round((group["input_tokens"] + group["output_tokens"] / 2).median())
         step_s = float(group["tpot_s"].median())
-        rows.append(
-            {
-                "arm": arm,
-                "execution": own[0].point.target.execution,
-                "concurrency": int(batch),
-                "step_s": step_s,
-                **_least(own, int(batch), context, step_s),
-            }
-        )
+        rows.append({
+            "arm": arm, "execution": own[0].point.target.execution, "concurrency": int(batch),
+            "step_s": step_s, **_least(own, int(batch), context, step_s),
+        })  # fmt: skip
     return pd.DataFrame(rows)
 
 
@@ -112,11 +107,10 @@ def parts(results: Iterable[tuple[ExperimentRecord, StepTimes]]) -> pd.DataFrame
 
     The profiler says the shares; they are laid over the step as it was timed without it.
     """
-    results, rows = list(results), []
-    arms = _arms([record for record, _ in results])
-    for (record, result), arm in zip(results, arms, strict=True):
+    rows = []
+    for arm, record, result in _named(results):
         first = result.variants[0]
-        whole_ms = 1e3 * _step_s(first)
+        whole_ms = 1e3 * ratios.geometric_mean_ci(first.step_s).value
         rows += [
             {"target": _target(record), "arm": arm, "part": part, "milliseconds": share * whole_ms}
             for part, share in first.parts.items()
@@ -130,9 +124,8 @@ def options(results: Iterable[tuple[ExperimentRecord, StepTimes]]) -> pd.DataFra
     `estimate` is a ratio of times over turns; below one, the step is shorter. `length` is the variant's
     tokens a step, which an option of the engine's should not change.
     """
-    results, rows = list(results), []
-    arms = _arms([record for record, _ in results])
-    for (_, result), arm in zip(results, arms, strict=True):
+    rows = []
+    for arm, _, result in _named(results):
         first, *others = result.variants
         rows += [
             {"arm": arm, "option": other.name, "length": other.length,
@@ -142,19 +135,17 @@ def options(results: Iterable[tuple[ExperimentRecord, StepTimes]]) -> pd.DataFra
     return summaries.frame(rows, OPTIONS)
 
 
-def _step_s(variant: Variant) -> float:
-    return ratios.geometric_mean_ci(variant.step_s, unit_of_n="turns").value
-
-
 def _target(record: ExperimentRecord) -> str:
     return str(record.experiment.parameters["target"]["name"])
 
 
-def _arms(records: Sequence[ExperimentRecord]) -> list[str]:
-    """What each ran, named with its target where they have several."""
-    given = [record.experiment.parameters.get("speculation") for record in records]
-    arms = [Speculation.model_validate(one).label if one else "baseline" for one in given]
-    targets = [_target(record) for record in records]
-    if len(set(targets)) < 2:
-        return arms
-    return [f"{target}, {arm}" for target, arm in zip(targets, arms, strict=True)]
+def _named(
+    results: Iterable[tuple[ExperimentRecord, StepTimes]],
+) -> Iterator[tuple[str, ExperimentRecord, StepTimes]]:
+    """Each with what it ran, named with its target where they have several."""
+    results = list(results)
+    several = len({_target(record) for record, _ in results}) > 1
+    for record, result in results:
+        given = record.experiment.parameters.get("speculation")
+        arm = Speculation.model_validate(given).label if given else "baseline"
+        yield f"{_target(record)}, {arm}" if several else arm, record, result

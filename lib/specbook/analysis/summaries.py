@@ -119,13 +119,6 @@ def pooled_requests(runs: RunSet) -> pd.DataFrame:
     return pd.concat([rows, heads.iloc[of].reset_index(drop=True)], axis="columns")
 
 
-def samples(requests: pd.DataFrame, metric: str) -> np.ndarray:
-    """All values of a latency in seconds; for `itl_s`, whose cells are lists, every gap of every request."""
-    if metric == "itl_s":
-        return np.concatenate([np.asarray(gaps, dtype=float) for gaps in requests[metric]] or [[]])
-    return requests[metric].dropna().to_numpy(dtype=float)
-
-
 @once
 def throughput(runs: RunSet) -> pd.DataFrame:
     """One row per record: CELL, arm, restart, run_id, three speeds in tokens/s, `step_s`, and whose they are.

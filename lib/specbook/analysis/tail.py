@@ -52,15 +52,12 @@ def changes(
         arms = set(chosen[["load", "arm"]].itertuples(index=False, name=None))
         points = ((run, run.point) for run in runs)
         runs = RunSet(r for r, p in points if p.speculation is None or (p.load.label, str(p.arm)) in arms)
-    return _table(latency.answered(runs), summaries.throughput(runs), ACROSS if pooled else CELL)
-
-
-def _table(answered: pd.DataFrame, speeds: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    answered, by = latency.answered(runs), ACROSS if pooled else CELL
     needed = {*CELL, "arm", "method", "label", "restart", "run_id", "prompt", "late", *METRICS}
     turns = answered.groupby(["domain", "restart", "round"]).ngroup()
     kept = answered[[name for name in answered if name in needed]].assign(turn=turns)
     cells, rows = dict(list(kept.groupby(by, sort=False))), []
-    for key, cell in speeds.groupby(by, sort=False):
+    for key, cell in summaries.throughput(runs).groupby(by, sort=False):
         base, same = best_baseline(cell), cells.get(key, kept[:0])
         for arm, group in same[same["method"] != "baseline"].groupby("arm", sort=False) if base else ():
             names = {name: group[name].iloc[0] for name in ("method", "label")}

@@ -72,13 +72,10 @@ def _rate(cell: pd.DataFrame, answered: Answered) -> dict[str, Any]:
     changes = paired.by_prompt([pd.concat([answered[run_id] for run_id in runs]) for runs in whole["runs"]])
     estimate = PairedRatios(_by_restart(speeds), changes).estimate()
     return {
-        "output": estimate,
-        "speed": estimate.value,
-        "by_round": speeds,
-        "by_prompt": changes,
+        "output": estimate, "speed": estimate.value, "by_round": speeds, "by_prompt": changes,
         "records": tuple(cell["run_id"]),
         "input_tokens_per_s": float(whole["read"].sum() / whole["seconds"].sum()),
-    }
+    }  # fmt: skip
 
 
 def _by_restart(speeds: pd.Series) -> pd.Series:
@@ -91,9 +88,7 @@ def _slowest(asked: pd.DataFrame) -> dict[str, Any]:
     ttft, tpot = (percentiles.percentile(clock, 0.99, interval=False) for clock in clocks)
     n = min(ttft.n, tpot.n)
     enough = percentiles.enough_for(0.99, n) and not latency.decided("ttft_s", 0.99, asked)
-    return {
-        "ttft_p99_s": ttft.value, "tpot_p99_s": tpot.value, "n": n, "enough": enough,
-    }  # fmt: skip
+    return {"ttft_p99_s": ttft.value, "tpot_p99_s": tpot.value, "n": n, "enough": enough}
 
 
 def best_arms(table: pd.DataFrame) -> pd.DataFrame:
@@ -149,9 +144,10 @@ def dearer(good: pd.DataFrame) -> Estimate | None:
     both = pd.concat([side.by_round for side in sides], axis=1, join="inner")
     if both.empty:
         return None
-    base, speculating = (_by_restart(both.iloc[:, side]) for side in (0, 1))
-    changes = sides[0].by_prompt.sub(sides[1].by_prompt, fill_value=0.0)
-    return PairedRatios(base / speculating, changes).estimate()
+    base, speculating = (
+        PairedRatios(_by_restart(both.iloc[:, place]), side.by_prompt) for place, side in enumerate(sides)
+    )
+    return base.over(speculating).estimate()
 
 
 def splits(table: pd.DataFrame, runs: Iterable[RunRecord], plan: CostPlan) -> pd.DataFrame:
