@@ -7,7 +7,7 @@ import pytest
 import factories
 import synthetic
 from specbook import config
-from specbook.analysis import quantization
+from specbook.analysis import engines
 from specbook.report import memory_page
 
 
@@ -28,7 +28,7 @@ def runs(tmp_path, monkeypatch):
 
 
 def test_speeds_are_held_against_each_other_in_one_round(runs):
-    table = quantization.table(runs).set_index("target")
+    table = engines.by_target(runs).set_index("target")
     assert table.loc["wide", "against"] is None
     assert table.loc["narrow", "against"].value == pytest.approx(1.5)
     assert table.loc["narrow", "against"].low == pytest.approx(1.5, rel=1e-3)  # the rounds' moods cancel
@@ -42,7 +42,7 @@ def test_what_shares_no_round_is_not_compared(runs):
         run if run.point.target.name == "wide" else run.model_copy(update={"round": factories.Round(id="x")})
         for run in runs
     ]
-    assert quantization.table(apart)["against"].isna().all()
+    assert engines.by_target(apart)["against"].isna().all()
 
 
 def test_the_page_says_that_nothing_was_measured(tmp_path, monkeypatch):

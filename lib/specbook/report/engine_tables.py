@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from specbook import engine, records
-from specbook.analysis import engines, quantization
+from specbook.analysis import engines
 from specbook.config.schema import Target
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
@@ -35,7 +35,7 @@ def render(runs: RunSet) -> str:
         return f"{NOTHING}\n"
     names = {name: title(target) for name, target in _targets(runs).items()}
     tables = [
-        _speeds(quantization.table(runs), names), _gains(runs, names),
+        _speeds(engines.by_target(runs), names), _gains(runs, names),
         _steps(engines.steps(runs), names), _answers(engines.agreement(runs), names),
     ]  # fmt: skip
     shown = [markdown(table) for table in tables if len(table)]  # a campaign may have been broken off
@@ -52,7 +52,7 @@ def faster_baseline() -> list[str]:
     targets = _targets(runs)
     first = next(iter(targets.values()))
     ahead: dict[str, list[str]] = {}
-    for row in quantization.table(runs).itertuples():
+    for row in engines.by_target(runs).itertuples():
         one = targets[row.target]
         alike = (one.dtype, one.quantization) == (first.dtype, first.quantization)
         if alike and row.against is not None and row.against.side() == "above":
@@ -88,7 +88,7 @@ def _gains(runs: RunSet, names: Names) -> pd.DataFrame:
     """Each method over the engine's own baseline, and whether the first engine gains less or more by it."""
     first, rows = next(iter(names)), []
     for draft in dict.fromkeys(run.point.speculation.label for run in runs.drafting):
-        table = quantization.table(run for run in runs if _drafts(run) in (None, draft))
+        table = engines.by_target(run for run in runs if _drafts(run) in (None, draft))
         gains = table[table["target"] == first].set_index("load")["speedup"]
         for row in _load_by_load(table).itertuples():
             if (own := row.speedup) is None:

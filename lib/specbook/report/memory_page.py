@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from specbook import config, records
-from specbook.analysis import memory_fit, quantization
+from specbook.analysis import engines, memory_fit
 from specbook.analysis.memory_fit import LENGTH
 from specbook.bench import greedy, provenance
 from specbook.config import machines, models, prompt_files
@@ -117,7 +117,7 @@ def measured() -> str:
     )
     if not by_target[wanted.parts()[0].target.name]:  # nothing to compare the others with
         return missing
-    table = quantization.table(runs)
+    table = engines.by_target(runs)
     accuracies = {name: _share(accuracy(own)) for name, own in by_target.items()}
     rows = [
         {"load": row.load, "target": row.target, "tokens/s": f"{row.tokens_per_s:.0f}",
