@@ -3,8 +3,14 @@
 import numpy as np
 import pytest
 
-from specbook.stats.power import more_restarts, power, restarts_for
-from specbook.stats.ratios import crossed_ci, independent_ratio_ci, ratio_ci
+from specbook.stats.ratios import (
+    crossed_ci,
+    independent_ratio_ci,
+    more_restarts,
+    power,
+    ratio_ci,
+    restarts_for,
+)
 
 TRIALS = 2000
 

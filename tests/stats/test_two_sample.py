@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from specbook.stats.two_sample import two_sample
+from specbook.stats.equality import two_sample
 
 PROMPTS, LENGTH, WORDS = 3, 6, 8
 

@@ -16,7 +16,7 @@ from specbook.analysis.summaries import CELL
 from specbook.records.experiment_results import BASELINE, SampledAnswers, SampledArm
 from specbook.records.run import RunRecord
 from specbook.stats import equality
-from specbook.stats.two_sample import two_sample
+from specbook.stats.equality import two_sample
 
 Comparison = Literal["speculation", "restart", "mode"]
 """`speculation`: an arm against the baseline of its round and execution mode. `restart`: a baseline against

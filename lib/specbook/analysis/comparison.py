@@ -17,7 +17,7 @@ from specbook.config.schema import digest
 from specbook.errors import ConfigError, RecordError
 from specbook.records.run import RunRecord, SpecDecodeCounters
 from specbook.records.selection import Selection, facts
-from specbook.stats import power, ratios
+from specbook.stats import ratios
 from specbook.stats.estimate import Estimate
 from specbook.stats.ratios import MIN_INTERVAL
 from specbook.suggestions import listed
@@ -104,14 +104,14 @@ class Samples(NamedTuple):
 
     def summary(self, tolerance: float, level: float) -> dict[str, Any]:
         """METRICS (each B over A), `paired`, `restarts_a`, `restarts_b`, `verdict` on tokens/s, `sd` (see
-        `stats.power`), and `needed`: restarts a side that would see a slowdown of `tolerance`."""
+        `ratios.power`), and `needed`: restarts a side that would see a slowdown of `tolerance`."""
         a, b = self.values("tokens_per_s")
         sd = float((b - a).std() if self.paired else np.sqrt((a.var() + b.var()) / 2))
-        ratios = {metric: self.ratio(metric, level) for metric in METRICS}
+        found = {metric: self.ratio(metric, level) for metric in METRICS}
         return {
-            **ratios, "paired": self.paired, "restarts_a": len(a), "restarts_b": len(b), "sd": sd,
-            "verdict": verdict(ratios["tokens_per_s"], tolerance),
-            "needed": power.restarts_for(tolerance, sd, self.paired) if np.isfinite(sd) else None,
+            **found, "paired": self.paired, "restarts_a": len(a), "restarts_b": len(b), "sd": sd,
+            "verdict": verdict(found["tokens_per_s"], tolerance),
+            "needed": ratios.restarts_for(tolerance, sd, self.paired) if np.isfinite(sd) else None,
         }  # fmt: skip
 
 

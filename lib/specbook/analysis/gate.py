@@ -15,7 +15,7 @@ from pydantic import Field
 from specbook.analysis import comparison, summaries
 from specbook.analysis.comparison import CELL, METRICS, TOLERANCE, Comparison, Side, Verdict
 from specbook.config.schema import Frozen
-from specbook.stats import power, ratios, wilson
+from specbook.stats import ratios, wilson
 from specbook.stats.estimate import Estimate
 from specbook.stats.ratios import MIN_INTERVAL
 
@@ -88,9 +88,9 @@ def plan(a: Side, b: Side | None = None, wanted: float = 0.8) -> pd.DataFrame:
     spreads = [(row["sd"], row["paired"]) for row in (compared.overall, *compared.cells.to_dict("records"))]
     rows = []
     for slowdown in SLOWDOWNS:
-        beyond = power.MOST_RESTARTS + 1
+        beyond = ratios.MOST_RESTARTS + 1
         all_of_them, *each = (
-            (np.isfinite(sd) and power.restarts_for(slowdown, sd, paired, wanted)) or beyond
+            (np.isfinite(sd) and ratios.restarts_for(slowdown, sd, paired, wanted)) or beyond
             for sd, paired in spreads
         )
         row = {"slowdown": slowdown, "together": all_of_them, "median_cell": int(np.median(each))}

@@ -7,7 +7,7 @@ import pandas as pd
 
 from specbook.analysis.gate import SLOWDOWNS, Check
 from specbook.report.text import percent
-from specbook.stats.power import MOST_RESTARTS
+from specbook.stats.ratios import MOST_RESTARTS
 
 
 def line(check: Check) -> str:

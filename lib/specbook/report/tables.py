@@ -132,7 +132,7 @@ def acceptance(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def poisson(table: pd.DataFrame) -> pd.DataFrame:
-    """Table of the highest rate that was still served, in requests/s, from `arrivals.saturation`."""
+    """Table of the highest rate that was still served, in requests/s, from `latency.saturation`."""
     shown = table["held_per_s"].map(lambda rate: "below the lowest tried" if pd.isna(rate) else f"{rate:g}")
     return _indexed(
         {"arm": table["arm"], "domain": table["domain"], "served to, requests/s": shown}, ["arm", "domain"]

@@ -1,4 +1,5 @@
-"""Does speculation change the answers? Token equality against a baseline-vs-baseline control, and accuracy.
+"""Does speculation change the answers? Token equality against a baseline-vs-baseline control, accuracy, and
+of sampled answers whether both sides are drawn from one distribution.
 
 Greedy speculation is exact in exact arithmetic. In bfloat16 a batch of K + 1 positions rounds differently
 from one position, and where two tokens are nearly tied the answer forks; so does the baseline when only its
@@ -8,14 +9,18 @@ control, it forks where the two tokens' logits are nearly equal, and the answers
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
 from scipy import special
 
 from specbook.config.schema import Frozen
 from specbook.stats.estimate import Estimate, finite, wilson
+
+Answers = Sequence[Sequence[int]]
+"""Token ids of the answers to one prompt."""
 
 
 class Equality(Frozen):
@@ -138,3 +143,75 @@ def accuracy(
     for row, text in zip(rows, texts, strict=True):
         verdicts.setdefault(row["domain"], []).append(checker(row, text))
     return {domain: wilson(sum(passed), len(passed)) for domain, passed in verdicts.items()}
+
+
+class TwoSample(NamedTuple):
+    """A permutation test's outcome."""
+
+    statistic: float
+    """The larger, the further apart; of no use but in comparison with its permutations."""
+    p_value: float
+    """Probability of one at least as large if both sides sample from one distribution."""
+    num_answers: int
+    """Answers of both sides together."""
+
+
+def two_sample(
+    a: Sequence[Answers], b: Sequence[Answers], permutations: int = 999, seed: int = 0
+) -> TwoSample:
+    """Compare how often each token, and each pair of neighbours, stands at each place of the answers.
+
+    The statistic is the sum of (share in a - share in b)^2 over all of these, and over the prompts: the
+    squared maximum mean discrepancy whose kernel counts the tokens and pairs that two answers share. A
+    chi-squared, which divides by the counts, hears mostly the many tokens that are rare, and misses more.
+
+    An answer is one draw: whole answers change sides, within their prompt, so that the test is exact whatever
+    depends on what inside an answer.
+
+    Args:
+        a: for each prompt, its answers by the one side.
+        b: by the other side, the prompts in the same order; a prompt may have another number of answers.
+        permutations: the p-value is at least 1 / (permutations + 1).
+        seed: of the permutations.
+
+    Raises:
+        ValueError: if there are no prompts, not the same number of them, or a prompt without answers.
+
+    Source: Gretton et al., A Kernel Two-Sample Test, JMLR 13, 2012.
+    """
+    if not a or len(a) != len(b) or not all(map(len, (*a, *b))):
+        raise ValueError(f"need answers of both sides to the same prompts, got {len(a)} and {len(b)} prompts")
+    rng = np.random.default_rng(seed)
+    totals = sum(
+        _statistics(_seen([*left, *right]), len(left), permutations, rng)
+        for left, right in zip(a, b, strict=True)
+    )
+    as_far = np.count_nonzero(totals[1:] >= totals[0] * (1 - 1e-9))  # the same split again, rounded otherwise
+    return TwoSample(float(totals[0]), (1 + as_far) / (1 + permutations), sum(map(len, (*a, *b))))
+
+
+def _seen(answers: Answers) -> NDArray[np.float32]:
+    """[answers, features] 1 where an answer has this token, or pair, at this place; those of one answer alone
+    are left out: they add the same to every split."""
+    columns: dict[tuple[int, ...], list[int]] = {}
+    for row, tokens in enumerate(answers):
+        for place, token in enumerate(tokens):
+            columns.setdefault((place, token), []).append(row)
+            if place:
+                columns.setdefault((place, tokens[place - 1], token), []).append(row)
+    shared = [rows for rows in columns.values() if len(rows) > 1]
+    table = np.zeros((len(answers), len(shared)), dtype=np.float32)
+    for column, rows in enumerate(shared):
+        table[rows, column] = 1
+    return table
+
+
+def _statistics(
+    table: NDArray[np.float32], first: int, permutations: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """[1 + permutations] the statistic of one prompt: as sampled, then with its answers dealt out anew."""
+    sides = np.tile(np.arange(len(table)) < first, (1 + permutations, 1))
+    sides[1:] = rng.permuted(sides[1:], axis=1)
+    weights = np.where(sides, 1 / first, -1 / (len(table) - first))
+    shared = (table @ table.T).astype(np.float64)  # by each two answers: far smaller than the table
+    return np.einsum("pi,pi->p", weights @ shared, weights)

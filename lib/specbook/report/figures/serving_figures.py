@@ -110,7 +110,7 @@ def step_parts(table: pd.DataFrame) -> Axes:
 def poisson(table: pd.DataFrame) -> list[Axes]:
     """Plot of served rate, latency and queue wait against the rate of arrivals.
 
-    Made from `arrivals.poisson`, one arm.
+    Made from `latency.poisson`, one arm.
     """
     axes = style.panels(3)
     for domain in ordered(table["domain"]):

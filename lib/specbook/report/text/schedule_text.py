@@ -6,8 +6,8 @@ import pandas as pd
 
 from specbook.analysis.schedule import Row, Schedule
 from specbook.report.text import count
-from specbook.stats import power
 from specbook.stats.estimate import Estimate
+from specbook.stats.ratios import more_restarts
 from specbook.suggestions import listed
 
 
@@ -32,7 +32,7 @@ def _reason(row: Row) -> str:
     if row.k == row.shown.k:
         slower = "" if row.bound >= 1 else ", and not shown to be as fast as no speculation"
         return f"the best lower bound: {at}{slower}"
-    more = power.more_restarts(row.shown.ratio.by_restart, estimate)
+    more = more_restarts(row.shown.ratio.by_restart, estimate)
     doubt = f"; {more} more restarts like these would show it" if more else ""
     return f"no K is shown to be as fast, the nearest is K={row.shown.k}: {at}{doubt}"
 
