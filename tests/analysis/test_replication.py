@@ -3,7 +3,7 @@
 import pytest
 
 from factories import PROVENANCE, eagle3, point, target, write_run
-from specbook.analysis import replication, speedup
+from specbook.analysis import speedup
 
 
 def campaign(speed, *, day, drafted=None, **more):
@@ -30,6 +30,6 @@ def test_a_replication_has_the_same_arm_and_weights(monkeypatch, tmp_path):
             provenance=PROVENANCE.model_copy(update={"weights_sha256": {"target": "1"}}),
         ),
     ]  # fmt: skip
-    found = replication.speedups(best, shown, [*shown, *others])
+    found = speedup.replicated(best, shown, [*shown, *others])
     assert found["speedup"].tolist() == pytest.approx([2.5, 2.4])
-    assert replication.speedups(best, shown, shown).empty
+    assert speedup.replicated(best, shown, shown).empty

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 import factories
 from specbook import config
-from specbook.analysis import obedience
+from specbook.analysis import schedule
 from specbook.bench import experiments
 from specbook.bench.experiments import obeyed_schedule
 from specbook.bench.experiments.obeyed_schedule import Thresholds
@@ -94,7 +94,7 @@ def batch(concurrency, *steps, slower=1.0):
 
 def test_k_is_counted_at_each_batch():
     batches = batch(1, 1, 1), batch(8, 8, 8), batch(32, *[32] * 4, slower=1.25)
-    found = obedience.by_batch(ROWS, ObeyedSchedule(batches=batches, comebacks=()))
+    found = schedule.by_batch(ROWS, ObeyedSchedule(batches=batches, comebacks=()))
     assert list(found["scheduled_k"]) == [5, 3, 0]
     assert list(found["drafted_k"].fillna(0)) == [5, 3, 0]
     assert list(found["share"]) == [1, 1, 0]
@@ -106,7 +106,7 @@ def test_k_is_counted_at_each_batch():
 
 def test_a_k_that_goes_to_and_fro_is_a_share():
     result = ObeyedSchedule(batches=(batch(9, 9, 8, 9, 8),), comebacks=())
-    (row,) = obedience.by_batch(ROWS, result).itertuples()
+    (row,) = schedule.by_batch(ROWS, result).itertuples()
     assert row.share == pytest.approx(16 / 34)
     assert (row.scheduled_k, row.drafted_k) == (0, 3)
 
@@ -165,7 +165,7 @@ def answering(monkeypatch):
 @pytest.mark.parametrize(("after", "ratio"), [(ACCEPTED, 1), (ACCEPTED - 1, 2 / 3)])
 def test_acceptance_after_a_burst_is_compared(answering, after, ratio):
     both = [obeyed_schedule._comeback(asked(), Engine(after), turn) for turn in (0, 1)]
-    found = obedience.comebacks(ObeyedSchedule(batches=(), comebacks=tuple(both))).set_index("part")
+    found = schedule.comebacks(ObeyedSchedule(batches=(), comebacks=tuple(both))).set_index("part")
     assert found.loc["before", "length"] == found.loc["before", "length_alone"] == 1 + ACCEPTED
     assert found.loc["during", "share"] < 0.1 < 0.9 < found.loc["during", "share_alone"]
     assert found.loc["after", "share"] == 1

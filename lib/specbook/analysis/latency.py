@@ -119,12 +119,10 @@ def late_pace(requests: pd.DataFrame) -> float:
 def poisson(runs: RunSet) -> pd.DataFrame:
     """One row per arm, rate and domain of the Poisson records.
 
-    Columns: arm, domain, rate_per_s (asked for), arrived_per_s and served_per_s (what came and what left,
-        each counted from its first to its last: the wait for the last answers belongs to neither),
-        queue_wait_s (mean; NaN of an engine that does not tell), and of E2E p50 and p99 the value in seconds,
-        its ends, and whether prompts are enough: e2e_p50_s, e2e_p50_low_s, e2e_p50_high_s, e2e_p50_enough,
-        e2e_p50_estimate (the `Estimate`),
-        and so on; and records (their ids).
+    Columns: ARRIVALS, e2e_p50_estimate and e2e_p99_estimate (the `Estimate`s), and records (their ids).
+        rate_per_s was asked for. arrived_per_s and served_per_s are what came and what left, each counted
+        from its first to its last: the wait for the last answers belongs to neither. queue_wait_s is a mean,
+        NaN of an engine that does not tell; `enough` is whether prompts are enough for a percentile.
     """
     groups: dict[tuple, list[RunRecord]] = {}
     for run in runs.poisson:

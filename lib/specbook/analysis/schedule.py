@@ -1,4 +1,4 @@
-"""K by batch from measurements: what a draft is to draft at each batch, and why.
+"""K by batch from measurements: what a draft is to draft at each batch, and why; whether an engine obeyed.
 
 At each measured batch that K whose speed-up over no speculation has the highest lower bound; of bounds that
 agree to two digits the smaller K; 0 where none is 1.0 or more. A draft that is not used has a price of its
@@ -11,21 +11,26 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
-from specbook.analysis import speedup, summaries
+from specbook.analysis import acceptance, speedup, summaries
 from specbook.analysis.paired import PairedRatios
 from specbook.config import draft_schedule
-from specbook.config.draft_schedule import VaryingK
+from specbook.config.draft_schedule import Rows, VaryingK
 from specbook.config.schema import Speculation
 from specbook.errors import RecordError
+from specbook.records.experiment_results import Counted, ObeyedSchedule
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
-from specbook.stats import windows
+from specbook.stats import ratios, windows
 from specbook.stats.estimate import Estimate
 from specbook.stats.ratios import MIN_INTERVAL
 
 BESIDE = ("concurrency", "k", "best", "over_none", "over_best")
+PARTS = ("before", "during", "after")
+BATCHES = ("concurrency", "scheduled_k", "drafted_k", "share", "length", "step", "speed")
+COMEBACKS = ("part", "share", "share_alone", "length", "length_alone", "estimate")
 
 
 class Measured(NamedTuple):
@@ -203,5 +208,55 @@ def beside_fixed(runs: Iterable[RunRecord]) -> pd.DataFrame:
     return summaries.frame(rows, BESIDE).sort_values("concurrency", ignore_index=True)
 
 
-def _rows(how: Speculation) -> draft_schedule.Rows | None:
+def _rows(how: Speculation) -> Rows | None:
     return how.num_speculative_tokens_per_batch_size
+
+
+def by_batch(rows: Rows, result: ObeyedSchedule) -> pd.DataFrame:
+    """One row per batch, its turns pooled.
+
+    Columns: concurrency, scheduled_k (by the rows), drafted_k (draft tokens a draft; NaN where none was),
+        share (see `share`), length (tokens a draft), and `step` and `speed`, the time of a step and the
+        tokens/s over those without speculation, each an `Estimate` over turns.
+    """
+    table = []
+    for one in result.batches:
+        drafts = acceptance.pool(turn.spec_decode for turn in one.scheduled)
+        both = one.scheduled, one.plain
+        steps, speeds = (
+            ratios.ratio_ci(*([of(turn) for turn in turns] for turns in both), unit_of_n="turns")
+            for of in (lambda turn: turn.step_s, lambda turn: turn.server.generation_tokens / turn.seconds)
+        )
+        k = drafts.num_draft_tokens / drafts.num_drafts if drafts.num_drafts else np.nan
+        own = one.concurrency, draft_schedule.at(rows, one.concurrency), k, share(one.scheduled)
+        table.append(dict(zip(BATCHES, (*own, acceptance.length(drafts), steps, speeds), strict=True)))
+    return summaries.frame(table, BATCHES)
+
+
+def share(counts: tuple[Counted, ...]) -> float:
+    """Share of decode steps, each request's own, that verified a draft.
+
+    Every step of a request yields a token beside the accepted ones; its first step, the prefill, has no
+    draft. Near a threshold it lies between 0 and 1 where one side drafts nothing. Tokens accepted behind an
+    answer's end are counted and not written, which hides some steps: at most 1 is given.
+    """
+    drafts = acceptance.pool(one.spec_decode for one in counts)
+    tokens = sum(one.server.generation_tokens - one.server.requests_finished for one in counts)
+    return min(1.0, drafts.num_drafts / (tokens - drafts.num_accepted_tokens))
+
+
+def comebacks(result: ObeyedSchedule) -> pd.DataFrame:
+    """PARTS of the answers that live through a burst, beside the same parts without it.
+
+    Columns: part, and with the burst and alone the `share` of decode steps with a draft and the acceptance
+        length; `estimate`, the ratio of the lengths over turns, None where a turn drafted nothing.
+    """
+    table = []
+    for i, part in enumerate(PARTS):
+        sides = [tuple(getattr(one, how)[i] for one in result.comebacks) for how in ("burst", "alone")]
+        lengths = [[acceptance.length(one.spec_decode) for one in side] for side in sides]
+        pooled = [acceptance.length(acceptance.pool(one.spec_decode for one in side)) for side in sides]
+        whole = np.isfinite(lengths).all()
+        estimate = ratios.ratio_ci(*lengths, unit_of_n="turns") if whole else None
+        table.append(dict(zip(COMEBACKS, (part, *map(share, sides), *pooled, estimate), strict=True)))
+    return summaries.frame(table, COMEBACKS)

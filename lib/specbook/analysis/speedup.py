@@ -1,9 +1,10 @@
-"""Arm against baseline: speed-ups paired by restart, and each method's best K.
+"""Arm against baseline: speed-ups paired by restart, each method's best K, and what other campaigns found.
 
 Arms are compared only within `summaries.CELL`, never across machines, precisions, loads or prompts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 
 import numpy as np
 import pandas as pd
@@ -249,3 +250,36 @@ def beside_loops(runs: Iterable[RunRecord], chosen: pd.DataFrame) -> pd.DataFram
         head = {name: row[name] for name in ("load", "domain", "label")}
         rows.append(head | shares[["capped", "loops", "loop_tokens"]].to_dict() | both)
     return summaries.frame(rows, BESIDE_LOOPS)
+
+
+def replicated(best: pd.Series, shown: Iterable[RunRecord], recorded: Iterable[RunRecord]) -> pd.DataFrame:
+    """Rows of `speedups` that other campaigns measured too: those of the arm, load, domain and weights of
+    `best`, in `recorded` but not in `shown`.
+
+    Their precision may be another: a machine of another kind has the one that is fast there.
+    """
+    runs = {run.run_id: run for run in shown}
+    weights: dict[str, str] = {}
+    for run_id in best["records"]:
+        weights |= runs[run_id].provenance.weights_sha256
+    same = [
+        run for run in recorded
+        if run.run_id not in runs and run.point.load.label == best["load"]
+        and run.point.traffic.domain == best["domain"]
+        and run.provenance.weights_sha256.items() <= weights.items()
+    ]  # fmt: skip
+    table = speedups(same)
+    return table[table["label"] == best["label"]]
+
+
+def apart_s(runs: Iterable[RunRecord]) -> list[float]:
+    """Seconds from each arm with speculation to the nearest baseline of its round, from start to start."""
+    starts: dict[tuple[str, str, bool], list[datetime]] = {}
+    for run in RunSet.of(runs):
+        turn = run.round.id, run.point.cell_key, run.point.speculation is None
+        starts.setdefault(turn, []).append(datetime.fromisoformat(run.started_at))
+    return [
+        min(abs((arm - base).total_seconds()) for base in starts[turn, cell, True])
+        for (turn, cell, is_base), arms in starts.items() if not is_base and (turn, cell, True) in starts
+        for arm in arms
+    ]  # fmt: skip

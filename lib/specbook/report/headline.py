@@ -12,7 +12,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from specbook import records
-from specbook.analysis import replication, speedup
+from specbook.analysis import speedup
 from specbook.errors import ConfigError
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
@@ -104,7 +104,7 @@ def answer(best: pd.DataFrame, runs: Sequence[RunRecord]) -> str:
     speeds = answers_text.speculation(best, speedup.best_over_domains(runs))
     top = best.loc[best["speedup"].idxmax()]
     recorded = RunSet(records.load())
-    elsewhere = replication.speedups(top, runs, recorded)
+    elsewhere = speedup.replicated(top, runs, recorded)
     every = {run.run_id: run for run in recorded}
     each = [
         f"{row.estimate.format('×')}, in {run.point.target.dtype} on {run.started_at[:10]} (`{row.hardware}`)"
