@@ -7,7 +7,7 @@ import pytest
 
 import factories
 from specbook import config
-from specbook.analysis import api_prices, sensitivity, token_cost
+from specbook.analysis import api_prices, token_cost
 from specbook.config import prices
 from specbook.config.chapter import Objective
 from specbook.config.prompt_files import Prompt
@@ -157,7 +157,7 @@ def test_no_input_price_where_ttft_is_flat_in_prompt_length():
 def test_each_bar_changes_one_thing_of_the_base_case(runs):
     table = token_cost.bills(token_cost.rates(runs), cost_plan())
     chosen = token_cost.goodput(table, cost_plan().slos).iloc[0]
-    bars = {bar.name: bar for bar in sensitivity.bars(runs, chosen, cost_plan())}
+    bars = {bar.name: bar for bar in token_cost.bars(runs, chosen, cost_plan())}
     base = chosen["by_reservation"].value
     assert set(bars) == {"utilisation", "batch", "traffic", "speculation", "measurement"}
     assert (bars["utilisation"].at_low, bars["utilisation"].at_high) == pytest.approx((2 * base, base / 2))
@@ -169,7 +169,7 @@ def test_each_bar_changes_one_thing_of_the_base_case(runs):
 def test_the_price_is_a_doubt_where_others_are_listed(runs):
     priced = cost_plan(usd_per_hour=None, price="m7a.large on demand")
     table = token_cost.bills(token_cost.rates(runs), priced)
-    names = [bar.name for bar in sensitivity.bars(runs, table.iloc[0], priced)]
+    names = [bar.name for bar in token_cost.bars(runs, table.iloc[0], priced)]
     assert "price" in names
 
 

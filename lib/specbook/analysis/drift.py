@@ -218,7 +218,22 @@ def served(result: FallbackArms) -> pd.DataFrame:
     groups: dict[str, list[RoutedArm]] = {}
     for arm in result.arms:
         groups.setdefault(arm.arm, []).append(arm)
-    return pd.DataFrame([_served(name, arms) for name, arms in groups.items()], columns=list(SERVED))
+    rows = []
+    for name, arms in groups.items():
+        requests = [arm.episode.requests for arm in arms]
+        e2e = np.concatenate([one.e2e_s for one in requests])
+        ttft = np.concatenate([one.ttft_s for one in requests])
+        sent = sum(one.sent for one in requests)
+        rows.append({
+            "arm": name, "repeats": len(arms), "sent": sent, "lost": sent - len(e2e),
+            "broken": sum(arm.broken for arm in arms),
+            "tokens_per_s": _tokens_per_s(requests),
+            "e2e_p50_s": float(np.quantile(e2e, 0.5)), "e2e_p99_s": float(np.quantile(e2e, 0.99)),
+            "ttft_p99_s": float(np.quantile(ttft, 0.99)),
+            "switches": sum(len(arm.switches) for arm in arms),
+            "in_flight": sum(sum(s.in_flight.values()) for arm in arms for s in arm.switches),
+        })  # fmt: skip
+    return pd.DataFrame(rows, columns=list(SERVED))
 
 
 def gain(result: FallbackArms, over: str) -> Estimate:
@@ -241,19 +256,3 @@ def _ratio(result: FallbackArms, over: str, of: Callable[[Requests], float]) -> 
 def _tokens_per_s(windows: Sequence[Requests]) -> float:
     ends = [max(np.add(one.start_s, one.e2e_s)) for one in windows]
     return sum(sum(one.output_tokens) for one in windows) / sum(ends)
-
-
-def _served(name: str, arms: Sequence[RoutedArm]) -> dict:
-    requests = [arm.episode.requests for arm in arms]
-    e2e = np.concatenate([one.e2e_s for one in requests])
-    ttft = np.concatenate([one.ttft_s for one in requests])
-    sent = sum(one.sent for one in requests)
-    return {
-        "arm": name, "repeats": len(arms), "sent": sent, "lost": sent - len(e2e),
-        "broken": sum(arm.broken for arm in arms),
-        "tokens_per_s": _tokens_per_s(requests),
-        "e2e_p50_s": float(np.quantile(e2e, 0.5)), "e2e_p99_s": float(np.quantile(e2e, 0.99)),
-        "ttft_p99_s": float(np.quantile(ttft, 0.99)),
-        "switches": sum(len(arm.switches) for arm in arms),
-        "in_flight": sum(sum(s.in_flight.values()) for arm in arms for s in arm.switches),
-    }  # fmt: skip

@@ -26,14 +26,11 @@ def timeline(run: ClusterRun) -> pd.DataFrame:
 
 def requests(run: ClusterRun | DayArm) -> pd.DataFrame:
     """One row per request that was sent, with `tpot_s` of whole answers of two tokens or more."""
-    rows = pd.DataFrame({name: getattr(run.requests, name) for name in _columns()})
+    names = [name for name in OpenLoopRequests.model_fields if name != "errors"]
+    rows = pd.DataFrame({name: getattr(run.requests, name) for name in names})
     later = (rows["output_tokens"] - 1).where((rows["output_tokens"] > 1) & (rows["outcome"] == "whole"))
     ttft = pd.to_numeric(rows["ttft_s"])
     return rows.assign(ttft_s=ttft, tpot_s=(rows["e2e_s"] - ttft) / later)
-
-
-def _columns() -> list[str]:
-    return [name for name in OpenLoopRequests.model_fields if name != "errors"]
 
 
 def counts(rows: pd.DataFrame) -> dict[str, int]:

@@ -1,4 +1,5 @@
-"""What measured tokens cost: records and a price -> rates under an SLO, bills and savings.
+"""What measured tokens cost: records and a price -> rates under an SLO, bills and savings; and what a bill
+depends on, one assumption at a time.
 
 The rates are measured; what is made of them with a price is `computed`.
 """
@@ -18,6 +19,7 @@ from specbook.config.chapter import CostPlan, Objective
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
 from specbook.stats import cost, percentiles
+from specbook.stats.cost import Bar
 from specbook.stats.estimate import Estimate
 
 BASELINE = "no speculation"
@@ -223,3 +225,48 @@ def characters(runs: Iterable[RunRecord]) -> dict[str, float]:
         total["input_tokens"] += int(asked["input_tokens"].sum())
         total["output_tokens"] += int(asked["output_tokens"].sum())
     return total
+
+
+def bars(runs: Iterable[RunRecord], chosen: pd.Series, plan: CostPlan) -> list[Bar]:
+    """What the bill of the chosen row of `bills` depends on, by reservation: the widest bar first.
+
+    Each bar changes one thing: the utilisation, the way to buy the machine, the traffic, the batch, whether
+    one speculates, and what the measurement itself leaves open.
+    """
+    every = windows(RunSet.of(runs).closed)
+    at_load, of_method = (every[every[name] == chosen[name]] for name in ("load", "method"))
+    of_arm, rate = at_load[at_load["arm"] == chosen["arm"]], chosen["output"]
+    own = float(of_arm["output_tokens"].sum() / of_arm["seconds"].sum())
+    known = rate.low is not None and rate.high is not None
+    factors = {
+        "traffic": _relative(_speeds(of_arm, "domain"), own),
+        # the fastest arm of the chosen method at each batch, and of each method at the chosen batch
+        "batch": _relative(_speeds(of_method, "load", "arm").groupby("load").max(), own),
+        "speculation": _relative(_speeds(at_load, "method", "arm").groupby("method").max(), own),
+        "measurement": (rate.low / rate.value, rate.high / rate.value) if known else (1.0, 1.0),
+    }
+    paid = [price.usd_per_hour for price in plan.listed()] or [plan.hourly()]
+    ranges = {"utilisation": plan.utilisation_range, "price": (min(paid), max(paid)), **factors}
+    base = {"utilisation": plan.utilisation, "price": plan.hourly(), **dict.fromkeys(factors, 1.0)}
+
+    def bill(utilisation: float, price: float, **speed: float) -> float:
+        tokens_per_s = rate.value * float(np.prod(list(speed.values())))
+        return cost.usd_per_million_tokens(tokens_per_s, price, utilisation)
+
+    return cost.tornado(bill, base, {name: ends for name, ends in ranges.items() if ends[0] < ends[1]})
+
+
+def by_utilisation(tokens_per_s: float, usd_per_hour: float) -> pd.DataFrame:
+    """Dollars per million output tokens, `usd_per_million`, at each `utilisation` from 0.1 % to 100 %."""
+    used = np.geomspace(0.001, 1, 100)
+    paid = [cost.usd_per_million_tokens(tokens_per_s, usd_per_hour, one) for one in used]
+    return pd.DataFrame({"utilisation": used, "usd_per_million": paid})
+
+
+def _relative(speeds: pd.Series, own: float) -> tuple[float, float]:
+    return min(1.0, float(speeds.min() / own)), max(1.0, float(speeds.max() / own))
+
+
+def _speeds(table: pd.DataFrame, *by: str) -> pd.Series:
+    """Tokens per second of each group, over all its windows."""
+    return table.groupby(list(by))[["output_tokens", "seconds"]].sum().eval("output_tokens / seconds")

@@ -50,18 +50,11 @@ class Split(NamedTuple):
 
 
 def split_usd_per_million_tokens(
-    input_tokens_per_s: float,
-    output_tokens_per_s: float,
-    usd_per_hour: float,
-    input_share: float,
+    input_tokens_per_s: float, output_tokens_per_s: float, usd_per_hour: float, input_share: float
 ) -> Split:
     """Dollars per million input and output tokens that together pay for the machine, always busy.
 
-    Args:
-        input_tokens_per_s: prompt tokens read per busy second.
-        output_tokens_per_s: tokens written per busy second.
-        usd_per_hour: price of the machine.
-        input_share: part of the busy time that goes into reading prompts, in [0, 1).
+    `input_share` is the part of its time that goes into reading prompts, in [0, 1).
 
     Raises:
         ValueError: if an argument is out of range.
@@ -78,10 +71,7 @@ def api_usd_per_million_output(
 ) -> float:
     """An API's whole bill per million output tokens: what a machine's own cost is compared with.
 
-    Args:
-        input_usd_per_million: list price of input tokens.
-        output_usd_per_million: list price of output tokens.
-        input_per_output: input tokens of that traffic per output token, >= 0.
+    From its list prices, and the input tokens of that traffic per output token.
 
     Raises:
         ValueError: if an argument is negative.
@@ -123,12 +113,9 @@ class Bar(NamedTuple):
 def tornado(
     cost: Callable[..., float], base: Mapping[str, float], ranges: Mapping[str, tuple[float, float]]
 ) -> list[Bar]:
-    """One bar per assumption in `ranges`, the others as in `base`; the widest first.
+    """One bar per assumption in `ranges`, its (low, high), the others as in `base`; the widest first.
 
-    Args:
-        cost: takes the names in `base` as keywords.
-        base: the case that is varied.
-        ranges: (low, high) of each assumption to vary.
+    `cost` takes the names in `base` as keywords.
 
     Raises:
         ValueError: if a range does not name an assumption of `base`, or does not enclose its value.

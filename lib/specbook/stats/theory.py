@@ -14,14 +14,11 @@ from scipy.optimize import brentq
 
 
 def expected_acceptance_length(alpha: float, k: int) -> float:
-    """Tokens the target emits per verification step, bonus token included.
+    """Mean tokens the target emits per verification step, bonus token included, in [1, k + 1].
 
     Args:
         alpha: per-token acceptance probability, i.i.d., in [0, 1].
         k: draft tokens per step, >= 0.
-
-    Returns:
-        Mean acceptance length in tokens/step, in [1, k + 1].
 
     Raises:
         ValueError: if alpha or k is out of range.
@@ -87,15 +84,9 @@ def speedup(acceptance_length: float, k: int, draft_cost: float, verify_cost: fl
 
 
 def alpha_from_acceptance_length(length: float, k: int) -> float:
-    """The i.i.d. acceptance probability that would give this acceptance length.
+    """The i.i.d. acceptance probability, in [0, 1], that would give this acceptance length at k >= 1.
 
-    Args:
-        length: tokens/step, in [1, k + 1].
-        k: draft tokens per step, >= 1.
-
-    Returns:
-        alpha in [0, 1]. A summary: real acceptance falls or rises with the position (see
-        `acceptance.conditional`).
+    A summary: real acceptance falls or rises with the position (see `acceptance.conditional`).
 
     Raises:
         ValueError: if the length cannot occur at this k.

@@ -8,9 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
 
-from specbook.analysis import sensitivity
-from specbook.analysis.sensitivity import Bar
-from specbook.analysis.token_cost import BASELINE, SPECULATING
+from specbook.analysis import token_cost
+from specbook.analysis.token_cost import BASELINE, SPECULATING, Bar
 from specbook.report.figures import style
 from specbook.report.figures.style import NO_PAIR, Reading, colour, marker, styled
 
@@ -102,7 +101,7 @@ def by_utilisation(table: pd.DataFrame, usd_per_hour: float, elsewhere: pd.DataF
     ax.set_title(f"solid: {served}", loc="left")
     values = list(elsewhere["usd_per_million"])
     for row in table.itertuples():
-        paid = sensitivity.by_utilisation(row.speed, usd_per_hour)
+        paid = token_cost.by_utilisation(row.speed, usd_per_hour)
         ax.plot(*paid.to_numpy().T, color=colour(row.kind, KINDS), label=f"{row.kind}, {row.load}")
         values += list(paid["usd_per_million"])
     for value, label in _alike(elsewhere):
@@ -135,7 +134,7 @@ def _names(same_model: bool, names: Sequence[str]) -> str:
 
 @styled
 def tornado(bars: Sequence[Bar], base: float) -> Axes:
-    """`sensitivity.bars`: what each assumption alone does to the cost, around the base case."""
+    """`token_cost.bars`: what each assumption alone does to the cost, around the base case."""
     (ax,) = style.panels(1, height=1.2 + 0.5 * len(bars))
     for place, bar in enumerate(reversed(bars)):
         low, high = sorted((bar.at_low, bar.at_high))
