@@ -119,8 +119,7 @@ def macro(values: Sequence[float]) -> float:
 
 
 def length_ci(counters: Sequence[SpecDecodeCounters], unit_of_n: str = "restarts") -> Estimate:
-    """Micro-averaged acceptance length with its interval over `counters` (one per restart, domain or
-    request).
+    """Micro-averaged acceptance length, its interval over `counters`: one per restart, domain or request.
 
     Over restarts the prompts stay the same, so it shows only how far the engine repeats itself; how
     acceptance varies with the prompt needs counters per request.
@@ -136,11 +135,9 @@ def length_ci(counters: Sequence[SpecDecodeCounters], unit_of_n: str = "restarts
 def by_domain(records: Iterable[RunRecord]) -> pd.DataFrame:
     """One row per arm, load and domain, restarts pooled (micro): raw counters and all that follows from them.
 
-    Columns: GROUP, method, label, num_speculative_tokens, restarts, the raw counters, rate, length,
-    length_low, length_high, `estimate` (the length's `Estimate`), records (their ids), joint and conditional
-    ([K] arrays; conditional is NaN where fewer than FEW distinct drafts came so far), trained_depth
-    (positions that the draft was trained for; NaN where that is not known). Baselines, and points where
-    nothing was drafted, have no row.
+    Columns: COLUMNS. `estimate` is the length's, records are ids, joint and conditional [K] arrays
+    (conditional is NaN where fewer than FEW distinct drafts came so far), trained_depth the positions that
+    the draft was trained for, or NaN. Baselines, and points where nothing was drafted, have no row.
     """
     groups: dict[tuple, list[RunRecord]] = {}
     for record in records:
@@ -170,8 +167,7 @@ def by_request(runs: Iterable[RunRecord]) -> pd.DataFrame:
     """One row per answer of an arm with speculation: what a step of it yielded, `length`, in tokens.
 
     A step is a chunk of the stream; the first chunk is the prompt's own token. The last step may be cut short
-    by the answer's end, and counts all the same. Columns: load, domain, arm, method, label,
-    num_speculative_tokens, prompt_id, length. Answers of one chunk have no row.
+    by the answer's end, and counts all the same. Columns: BY_REQUEST. Answers of one chunk have no row.
     """
     drafting = RunSet.of(runs).drafting
     if not drafting:

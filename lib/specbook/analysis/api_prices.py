@@ -43,9 +43,9 @@ def apis(names: Iterable[str], counted: Mapping[str, float], same: Collection[st
         same: those of the names that serve this model, its `hosts`; all others answer with another one.
 
     Returns:
-        Columns: name, host, model, same_model, date, source, note, counted_by (how its tokens were counted:
-            its tokenizer is not at hand, so the maker's published rule is used, or else this model's own
-            count), tokens_per_own (its output tokens per one of ours), usd_per_million.
+        COLUMNS, of which counted_by says how its tokens were counted (its tokenizer is not at hand, so by the
+            maker's published rule, or else by this model's own count), and tokens_per_own has its output
+            tokens per one of ours.
     """
     rows = [{**_bill(prices.api(name), counted), "same_model": name in same} for name in names]
     return summaries.frame(rows, COLUMNS)
@@ -96,10 +96,9 @@ def rented(rows: Iterable[PublishedRow]) -> pd.DataFrame:
 def shapes(runs: Iterable[RunRecord]) -> pd.DataFrame:
     """Speeds of shapes on one accelerator, priced by the hour and compared with hosts of the same model.
 
-    Only shapes that have a host, on accelerators that have a listed on-demand price. Columns: shape, label,
-    concurrency, tokens_per_s (while every slot was taken, a geometric mean over restarts), machine,
-    usd_per_hour, usd_per_million (always busy), api, api_usd_per_million (the cheapest host's whole bill of
-    the same tokens, prompts included), break_even_utilisation.
+    Only shapes that have a host, on accelerators that have a listed on-demand price. Columns: RATES, of which
+    tokens_per_s is while every slot was taken (a geometric mean over restarts), usd_per_million is always
+    busy, and api_usd_per_million the cheapest host's whole bill of the same tokens, prompts included.
     """
     on_demand, rates = _on_demand(prices.load().machines), []
     speeds = pd.DataFrame([_speed(run) for run in runs], columns=SPEED)

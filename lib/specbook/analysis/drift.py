@@ -64,13 +64,9 @@ class Recordings(NamedTuple):
         """
         if not self.quiet:
             raise ValueError("no recording without drift: the plan needs one of a single phase")
-        before = [_episode(one) for one in (*self.abrupt, *self.slow)]
-        return joined(
-            [
-                *(growth(one.readings) for one in self.quiet),
-                *(one.growth.between(-np.inf, one.drift_s) for one in before),
-            ]
-        )
+        quiet = [growth(one.readings) for one in self.quiet]
+        drifting = map(_episode, (*self.abrupt, *self.slow))
+        return joined([*quiet, *(one.growth.between(-np.inf, one.drift_s) for one in drifting)])
 
 
 def growth(readings: Readings) -> Growth:

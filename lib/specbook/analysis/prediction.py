@@ -79,8 +79,8 @@ def speedups(runs: Iterable[RunRecord]) -> pd.DataFrame:
     """Predicted speed-up per method, batch, domain and K: one alpha per domain, one price line per batch.
 
     alpha is read off the acceptance length at the largest K measured, and taken as equal at every position;
-    the price is `prices`, or the step's own cost where only one K was measured. Columns: load, concurrency,
-    domain, method, num_speculative_tokens, alpha, length (expected), cost, predicted.
+    the price is `prices`, or the step's own cost where only one K was measured. Columns: SPEEDUPS; the length
+    is the expected one.
     """
     runs = RunSet.of(runs).closed
     costs, alphas = step_costs(runs), _alphas(runs)
@@ -98,9 +98,10 @@ def speedups(runs: Iterable[RunRecord]) -> pd.DataFrame:
 
 
 def errors(measured: pd.DataFrame, predicted: pd.DataFrame) -> pd.DataFrame:
-    """Rows of the measured `speedup.speedups` that have one in `speedups`, beside it; columns of both, and
+    """Rows of the measured `speedup.speedups` that have one in `speedups`, beside it.
 
-    `ratio`, predicted over measured, and `error`, the share by which the larger exceeds the other.
+    Columns of both, `ratio`, predicted over measured, and `error`, the share by which the larger exceeds the
+    other.
     """
     both = measured.merge(predicted, on=["load", "domain", "method", "num_speculative_tokens"])
     ratio = both["predicted"].astype(float) / both["speedup"].astype(float)

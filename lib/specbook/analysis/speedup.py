@@ -231,8 +231,8 @@ def past_training(table: pd.DataFrame, depths: Mapping[str, int]) -> pd.DataFram
 def beside_loops(runs: Iterable[RunRecord], chosen: pd.DataFrame) -> pd.DataFrame:
     """The decoding speed-up of chosen rows of `speedups`, with all answers and without those that loop.
 
-    Columns: load, domain, label, capped, loops and loop_tokens (shares, of `summaries.loops`), and two
-    estimates: `every` and `without` (None where all answers of an arm loop).
+    Columns: BESIDE_LOOPS: three shares of `summaries.loops`, and two estimates, of which `without` is None
+    where all answers of an arm loop.
     """
     runs = RunSet.of(runs)
     speeds: dict[str, Speed] = {

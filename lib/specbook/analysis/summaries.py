@@ -157,16 +157,12 @@ def step_s(record: RunRecord) -> float:
 
 def _speeds(record: RunRecord) -> dict[str, Any]:
     assert record.measurement is not None
-    measurement = record.measurement
-    of_window = measurement.throughput.output_tokens_per_s
-    full = measurement.steady_output_tokens_per_s
+    of_window = record.measurement.throughput.output_tokens_per_s
+    full = record.measurement.steady_output_tokens_per_s
     return {
-        **_columns(record),
-        "output_tokens_per_s": of_window if full is None else full,
-        **_decoding(record),
-        "step_s": step_s(record),
-        **_in_flight(record),
-    }
+        **_columns(record), "output_tokens_per_s": of_window if full is None else full, **_decoding(record),
+        "step_s": step_s(record), **_in_flight(record),
+    }  # fmt: skip
 
 
 @once_a_run
@@ -174,14 +170,9 @@ def _decoding(record: RunRecord) -> dict[str, float]:
     """Both decoding speeds of `throughput`."""
     rows = arrays(record)
     on_time, within = _only(rows, ~rows["late"]), _steady_span(record, rows)
-    return {
-        "decode_tokens_per_s": (
-            windows.decode_tokens_per_s(on_time, within) if within else _decode_tokens_per_s(on_time)
-        ),
-        "decode_tokens_per_s_without_loops": _decode_tokens_per_s(
-            _only(on_time, on_time["inside"] & ~on_time["loops"])
-        ),
-    }
+    every = windows.decode_tokens_per_s(on_time, within) if within else _decode_tokens_per_s(on_time)
+    without = _decode_tokens_per_s(_only(on_time, on_time["inside"] & ~on_time["loops"]))
+    return {"decode_tokens_per_s": every, "decode_tokens_per_s_without_loops": without}
 
 
 def _decode_tokens_per_s(rows: dict[str, np.ndarray]) -> float:

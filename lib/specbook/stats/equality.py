@@ -148,10 +148,8 @@ def accuracy(
 class TwoSample(NamedTuple):
     """A permutation test's outcome."""
 
-    statistic: float
-    """The larger, the further apart; of no use but in comparison with its permutations."""
     p_value: float
-    """Probability of one at least as large if both sides sample from one distribution."""
+    """Probability of a statistic at least as large if both sides sample from one distribution."""
     num_answers: int
     """Answers of both sides together."""
 
@@ -187,7 +185,7 @@ def two_sample(
         for left, right in zip(a, b, strict=True)
     )
     as_far = np.count_nonzero(totals[1:] >= totals[0] * (1 - 1e-9))  # the same split again, rounded otherwise
-    return TwoSample(float(totals[0]), (1 + as_far) / (1 + permutations), sum(map(len, (*a, *b))))
+    return TwoSample((1 + as_far) / (1 + permutations), sum(map(len, (*a, *b))))
 
 
 def _seen(answers: Answers) -> NDArray[np.float32]:

@@ -61,9 +61,9 @@ class Estimate(Frozen):
             return f"{self.value:.{digits}f}{unit} (no interval)"
         return f"{self.value:.{digits}f}{unit} [{self.low:.{digits}f}, {self.high:.{digits}f}]"
 
-    def format(self, unit: str = "", digits: int = 2) -> str:
+    def format(self, unit: str = "") -> str:
         """`2.31x [2.20, 2.44], n=5 restarts` for unit `x`; see `span`."""
-        return f"{self.span(unit, digits)}, n={self.counted}"
+        return f"{self.span(unit)}, n={self.counted}"
 
 
 def finite(values: ArrayLike, name: str, ndim: int = 1) -> NDArray[np.float64]:

@@ -84,7 +84,7 @@ def speedup(acceptance_length: float, k: int, draft_cost: float, verify_cost: fl
 
 
 def alpha_from_acceptance_length(length: float, k: int) -> float:
-    """The i.i.d. acceptance probability, in [0, 1], that would give this acceptance length at k >= 1.
+    """The i.i.d. acceptance probability, in [0, 1], of this acceptance length, in tokens/step, at k >= 1.
 
     A summary: real acceptance falls or rises with the position (see `acceptance.conditional`).
 
