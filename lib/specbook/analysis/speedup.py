@@ -187,10 +187,8 @@ def best_over_domains(runs: Iterable[RunRecord]) -> pd.DataFrame:
     table = table[table["method"] != "baseline"]
     means = across_domains(table)
     best = means.loc[means.groupby("load", sort=False)["speedup"].idxmax()] if len(means) else means
-    return best.assign(estimate=[
-        over_domains(table[(table["load"] == row.load) & (table["arm"] == row.arm)])
-        for row in best.itertuples()
-    ])  # fmt: skip
+    cells = [table[(table["load"] == row.load) & (table["arm"] == row.arm)] for row in best.itertuples()]
+    return best.assign(estimate=[over_domains(own) for own in cells])
 
 
 def over_domains(cells: pd.DataFrame) -> Estimate:

@@ -58,10 +58,15 @@ def decode_steps(runs: Iterable[RunRecord]) -> pd.DataFrame:
         own = [r for r in base if str(r.point.arm) == arm]
         context = round((group["input_tokens"] + group["output_tokens"] / 2).median())
         step_s = float(group["tpot_s"].median())
-        rows.append({
-            "arm": arm, "execution": own[0].point.target.execution, "concurrency": int(batch),
-            "step_s": step_s, **_least(own, int(batch), context, step_s),
-        })  # fmt: skip
+        rows.append(
+            {
+                "arm": arm,
+                "execution": own[0].point.target.execution,
+                "concurrency": int(batch),
+                "step_s": step_s,
+                **_least(own, int(batch), context, step_s),
+            }
+        )
     return pd.DataFrame(rows)
 
 

@@ -160,9 +160,12 @@ def _speeds(record: RunRecord) -> dict[str, Any]:
     of_window = record.measurement.throughput.output_tokens_per_s
     full = record.measurement.steady_output_tokens_per_s
     return {
-        **_columns(record), "output_tokens_per_s": of_window if full is None else full, **_decoding(record),
-        "step_s": step_s(record), **_in_flight(record),
-    }  # fmt: skip
+        **_columns(record),
+        "output_tokens_per_s": of_window if full is None else full,
+        **_decoding(record),
+        "step_s": step_s(record),
+        **_in_flight(record),
+    }
 
 
 @once_a_run

@@ -74,10 +74,13 @@ def _rate(cell: pd.DataFrame, answered: Answered) -> dict[str, Any]:
     changes = paired.by_prompt([pd.concat([answered[run_id] for run_id in runs]) for runs in whole["runs"]])
     estimate = PairedRatios(_by_restart(speeds), changes).estimate()
     return {
-        "output": estimate, "speed": estimate.value, "by_round": speeds, "by_prompt": changes,
+        "output": estimate,
+        "speed": estimate.value,
+        "by_round": speeds,
+        "by_prompt": changes,
         "records": tuple(cell["run_id"]),
         "input_tokens_per_s": float(whole["read"].sum() / whole["seconds"].sum()),
-    }  # fmt: skip
+    }
 
 
 def _by_restart(speeds: pd.Series) -> pd.Series:

@@ -1,5 +1,5 @@
 """Arithmetic alone, no engine and no files. In: numbers. Out: values with their intervals, and theory."""
 
-from specbook.stats.estimate import Estimate, finite, wilson
+from specbook.stats.estimate import Estimate, wilson
 
-__all__ = ["Estimate", "finite", "wilson"]
+__all__ = ["Estimate", "wilson"]

@@ -14,6 +14,8 @@ from scipy import special
 from specbook.config.schema import Frozen
 
 Side = Literal["below", "above", "within"]
+LEVEL = 0.95
+"""Of an interval, unless another is said."""
 
 
 class Estimate(Frozen):
@@ -27,7 +29,7 @@ class Estimate(Frozen):
     """Plural: `restarts`, `prompts`."""
     prompts: int | None = None
     """Distinct prompts that the interval covers beside `n`; None where it holds them fixed."""
-    level: float = 0.95
+    level: float = LEVEL
     method: Literal["student-t", "welch-t", "prompts-and-restarts", "wilson", "poisson", "none"]
 
     def through(self, function: Callable[[float], float]) -> Self:
@@ -89,7 +91,7 @@ def wilson(successes: float, n: int, unit_of_n: str = "prompts") -> Estimate:
     """
     if n < 1 or not 0 <= successes <= n:
         raise ValueError(f"need n >= 1 and 0 <= successes <= n, got {successes=}, {n=}")
-    share, z = successes / n, float(special.ndtri(0.975))
+    share, z = successes / n, float(special.ndtri((1 + LEVEL) / 2))
     centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
     low, high = round(centre - half, 12), round(centre + half, 12)  # rounding errors end at 0 and 1

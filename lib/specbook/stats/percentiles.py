@@ -27,13 +27,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from specbook.stats.estimate import Estimate, finite
+from specbook.stats.estimate import LEVEL, Estimate, finite
 from specbook.stats.ratios import MIN_INTERVAL
 
 MIN_BEYOND = 5
 """Prompts expected beyond a percentile before it is quoted: p99 needs 500, p95 100, p50 10."""
 RESAMPLES = 999
-LEVEL = 0.95
 GRID = 201
 """Places at which a resampled distribution is looked up, over six standard errors to each side."""
 
@@ -89,7 +88,7 @@ def by_restart(requests: Requests, q: float) -> Floats:
 def _estimate(arms: Sequence[Requests], q: float, interval: bool = True) -> Estimate:
     windows, prompts, n = _windows(arms)
     own = sum(sign * np.array([np.quantile(x, q) for x, _ in row]) for sign, row in windows)
-    fields = {"value": float(own.mean()), "n": n, "unit_of_n": "prompts", "level": LEVEL}
+    fields = {"value": float(own.mean()), "n": n, "unit_of_n": "prompts"}
     if not (interval and enough_for(q, n) and len(own) >= MIN_INTERVAL):
         return Estimate(low=None, high=None, method="none", **fields)
     weights, order = _draws(prompts, RESAMPLES)

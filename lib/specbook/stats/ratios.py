@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from specbook.stats.estimate import Estimate, finite
+from specbook.stats.estimate import LEVEL, Estimate, finite
 
 MIN_INTERVAL = 3
 MOST_RESTARTS = 1000
@@ -71,7 +71,7 @@ def crossed_ci(by_restart: ArrayLike, by_prompt: Sequence[ArrayLike]) -> Estimat
     if estimate.low is None or min(map(len, domains), default=0) < MIN_INTERVAL:
         return estimate.model_copy(update={"low": None, "high": None, "method": "none", "prompts": prompts})
     variances = np.array([(len(x) - 1) ** 2 / len(x) * x.var(ddof=1) for x in domains])  # by the jackknife
-    half = _summed_half(variances, [len(x) - 1 for x in domains], estimate.level)
+    half = _summed_half(variances, [len(x) - 1 for x in domains], LEVEL)
     wide = math.hypot(math.log(estimate.high / estimate.value), half)
     ends = {"low": estimate.value / math.exp(wide), "high": estimate.value * math.exp(wide)}
     return estimate.model_copy(update={**ends, "method": "prompts-and-restarts", "prompts": prompts})
@@ -95,7 +95,7 @@ def _estimate(
 
 
 def ratio_ci(
-    numerator: ArrayLike, denominator: ArrayLike, level: float = 0.95, unit_of_n: str = "restarts"
+    numerator: ArrayLike, denominator: ArrayLike, level: float = LEVEL, unit_of_n: str = "restarts"
 ) -> Estimate:
     """Geometric mean of the paired ratios numerator/denominator (each [n], positive), with its interval.
 
@@ -113,7 +113,7 @@ def ratio_ci(
     return _estimate(math.exp(logs.mean()), (low, high), n=len(logs), unit_of_n=unit_of_n, level=level)
 
 
-def independent_ratio_ci(numerator: ArrayLike, denominator: ArrayLike, level: float = 0.95) -> Estimate:
+def independent_ratio_ci(numerator: ArrayLike, denominator: ArrayLike, level: float = LEVEL) -> Estimate:
     """Ratio of two geometric means, of samples [n] and [m] that share no round, by Welch's t on logarithms.
 
     Wider than `ratio_ci`, since nothing cancels. Its `n` is the smaller sample's.
@@ -136,19 +136,17 @@ def independent_ratio_ci(numerator: ArrayLike, denominator: ArrayLike, level: fl
     return _estimate(math.exp(change), ends, "welch-t", n=fewest, unit_of_n="restarts", level=level)
 
 
-def geometric_mean_ci(values: ArrayLike, level: float = 0.95, unit_of_n: str = "restarts") -> Estimate:
+def geometric_mean_ci(values: ArrayLike) -> Estimate:
     """Geometric mean of positive `values` [n] and its interval, in their unit: e.g. tokens/s over a few
     restarts.
 
     Raises:
         ValueError: if a value is not positive and finite.
     """
-    return ratio_ci(values, np.ones(np.shape(values)), level, unit_of_n)
+    return ratio_ci(values, np.ones(np.shape(values)))
 
 
-def ratio_of_sums_ci(
-    numerator: ArrayLike, denominator: ArrayLike, level: float = 0.95, unit_of_n: str = "restarts"
-) -> Estimate:
+def ratio_of_sums_ci(numerator: ArrayLike, denominator: ArrayLike, unit_of_n: str = "restarts") -> Estimate:
     """sum(numerator) / sum(denominator) (each [n]): a micro average, with its linearised error.
 
     Raises:
@@ -161,7 +159,7 @@ def ratio_of_sums_ci(
         )
     value = float(num.sum() / den.sum())
     linearised = value + (num - value * den) / den.mean()  # its mean is the ratio, its spread the ratio's
-    return _estimate(value, _student(linearised, level), n=len(num), unit_of_n=unit_of_n, level=level)
+    return _estimate(value, _student(linearised, LEVEL), n=len(num), unit_of_n=unit_of_n)
 
 
 def power(slowdown: float, sd: float, restarts: ArrayLike, paired: bool) -> NDArray[np.float64]:
@@ -202,7 +200,7 @@ def more_restarts(by_restart: ArrayLike, estimate: Estimate) -> int | None:
         by_restart: as in `crossed_ci`.
         estimate: what it made of them, with an interval.
     """
-    alone = geometric_mean_ci(by_restart, estimate.level)
+    alone = geometric_mean_ci(by_restart)
     effect, whole, restarts = (
         math.log(one) for one in (estimate.value, estimate.high / estimate.value, alone.high / alone.value)
     )
