@@ -95,7 +95,7 @@ def test_a_report_of_guidellm_is_a_record_of_each_benchmark():
     assert [run.point.restart for run in runs] == [0, 1, 2]
     for run, path in zip(runs, BEFORE, strict=True):
         (one,) = json.loads(path.read_text())["benchmarks"]
-        rows = summaries.answered(run)
+        rows = pd.DataFrame(summaries.arrays(run))
         theirs = one["metrics"]["time_to_first_token_ms"]["successful"]
         assert 1e3 * rows["ttft_s"].mean() == pytest.approx(theirs["mean"])
         assert run.point.load.concurrency == one["config"]["strategy"]["streams"]
@@ -111,7 +111,7 @@ def test_what_failed_is_counted_and_no_answer(edited):
     one["requests"]["errored"].append(broken | {"time_to_first_token_ms": None, "output_tokens": None})
     (run,) = take(edited(report))
     assert run.measurement.throughput.failed == 1
-    assert len(summaries.answered(run)) == len(records.requests(run)) - 1
+    assert len(pd.DataFrame(summaries.arrays(run))) == len(records.requests(run)) - 1
     assert [problem for _, problem in records.validate_all() if problem] == []
 
 
@@ -269,7 +269,7 @@ def test_a_benchmark_report_says_what_its_record_says(tmp_path):
     assert (report["version"], report["run"]["uid"], report["scenario"]["stack"]) == ("0.2", run.run_id, [])
     assert report["run"]["description"].endswith(f"imported, with {LACKED}")
     found = report["results"]["request_performance"]["aggregate"]
-    rows, got = summaries.answered(run), run.measurement.throughput
+    rows, got = pd.DataFrame(summaries.arrays(run)), run.measurement.throughput
     assert found["requests"]["total"] == got.completed
     assert found["latency"]["time_to_first_token"]["mean"] == pytest.approx(rows["ttft_s"].mean())
     assert found["latency"]["time_per_output_token"]["units"] == "s/token"

@@ -31,7 +31,6 @@ BESIDE = (
     "dense_base", "ahead", "behind",
 )  # fmt: skip
 ARM = ["load", "domain", "label"]
-NAN = float("nan")
 QUIET, NOISY = "head trained without noise", "head trained on with that noise"
 """The two readings of the experiment."""
 
@@ -70,7 +69,7 @@ def touched(results: Iterable[ExpertsTouched], target: Target) -> pd.DataFrame:
         for one in result.touched:
             batch, k, mean = one.concurrency, one.num_speculative_tokens, one.experts
             sizes = (result.num_experts, result.num_experts_per_token, batch * (k + 1))
-            base, prices = decode.get((one.domain, batch)), (NAN,) * 2
+            base, prices = decode.get((one.domain, batch)), (np.nan,) * 2
             if sized and base:
                 step = (sized.shape, batch, k, result.context, sized.widths.dtype_bytes)
                 counted = roofline.verification_price(*step, counted=(base, mean.value))
@@ -131,7 +130,7 @@ def _noisy(one: NoisyDomain) -> dict:
     for name, estimate in estimates.items():
         for key, end in ((name, "value"), (f"{name}_low", "low"), (f"{name}_high", "high")):
             value = getattr(estimate, end, None)
-            row[key] = NAN if value is None else value
+            row[key] = np.nan if value is None else value
         row[f"{name}_estimate"] = estimate
     return row
 

@@ -58,7 +58,10 @@ def _columns(record: RunRecord) -> dict[str, Any]:
 
 @once_a_run
 def arrays(record: RunRecord) -> dict[str, np.ndarray]:
-    """The columns of `answered`, each an array: pandas takes milliseconds over a table, however small."""
+    """The columns of requests that succeeded, with what `pooled_requests` adds to them.
+
+    Each is an array: pandas takes milliseconds over a table, however small.
+    """
     rows = {name: column.to_numpy() for name, column in records.requests(record).items()}
     tokens, ttft_s, e2e_s = (rows[name].astype(float) for name in ("output_tokens", "ttft_s", "e2e_s"))
     step_s, within = windows.step_s(rows["itl_s"]), _steady_span(record, rows)  # the same in each row
@@ -81,11 +84,6 @@ def _only(rows: dict[str, np.ndarray], kept: np.ndarray) -> dict[str, np.ndarray
     return {name: column[kept] for name, column in rows.items()}
 
 
-def answered(record: RunRecord) -> pd.DataFrame:
-    """Requests that succeeded, with what `pooled_requests` adds to them."""
-    return pd.DataFrame(arrays(record))
-
-
 def first_tokens_s(record: RunRecord) -> np.ndarray:
     """[n] Seconds to the first token, of requests sent while every slot was taken whose first chunks were not
     late.
@@ -96,7 +94,7 @@ def first_tokens_s(record: RunRecord) -> np.ndarray:
 
 def _steady_span(record: RunRecord, rows: windows.Rows) -> windows.Span | None:
     """None for Poisson arrivals, and for records from before steady windows."""
-    has_window = record.measurement is not None and record.measurement.steady_s is not None
+    has_window = record.measurement.steady_s is not None
     return windows.steady(rows, record.point.load.concurrency or 1) if has_window else None
 
 

@@ -65,7 +65,7 @@ def report(run: RunRecord) -> dict[str, Any]:
     Gaps between chunks are left out: where it drafts they are no tokens'.
     """
     got, counted, load = run.measurement.throughput, run.measurement.spec_decode, run.point.load
-    rows, versions = summaries.answered(run), run.provenance.versions
+    rows, versions = pd.DataFrame(summaries.arrays(run)), run.provenance.versions
     said = f"{run.point.target.name}, {run.title}, {run.point.traffic.domain}"
     return {
         "version": "0.2",
