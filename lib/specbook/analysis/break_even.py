@@ -49,10 +49,15 @@ def map_of(runs: Iterable[RunRecord]) -> pd.DataFrame:
     good = RunSet.of(runs).closed
     if not good:
         return summaries.frame([], MAP)
-    steps = pd.DataFrame([_step(run) for run in good]).sort_values("concurrency", kind="stable")
+    used = [run.measurement.utilisation.gpu_utilisation for run in good]
+    counted = [run.measurement.spec_decode for run in good]
+    steps = summaries.throughput(good).assign(
+        busy=[np.nan if share is None else share for share in used],
+        length=[1 + one.num_accepted_tokens / one.num_drafts if one else 1.0 for one in counted],
+    )
     gains = speedup.speedups(good).set_index(["load", "arm"])["estimate"]
     rows = []
-    for load, cell in steps.groupby("load", sort=False):
+    for load, cell in steps.sort_values("concurrency", kind="stable").groupby("load", sort=False):
         plain = cell[cell[K] == 0]
         base = plain.groupby("restart")["step_s"].median()
         for (method, k), group in cell[cell[K] > 0].groupby(["method", K], sort=True):
@@ -69,20 +74,6 @@ def map_of(runs: Iterable[RunRecord]) -> pd.DataFrame:
                  "busy": plain["busy"].mean(), "drafting_busy": group["busy"].mean()}
             )  # fmt: skip
     return summaries.frame(rows, MAP)
-
-
-def _step(run: RunRecord) -> dict[str, object]:
-    assert run.measurement is not None
-    counted, how = run.measurement.spec_decode, run.point.speculation
-    used = run.measurement.utilisation
-    return {
-        "load": run.point.load.label, "concurrency": run.point.load.concurrency, "arm": str(run.point.arm),
-        "method": how.drafting.title if how else "baseline", K: how.num_speculative_tokens if how else 0,
-        "restart": run.point.restart,
-        "step_s": summaries.step_s(run),
-        "busy": np.nan if used.gpu_utilisation is None else used.gpu_utilisation,
-        "length": 1 + counted.num_accepted_tokens / counted.num_drafts if counted else 1.0,
-    }  # fmt: skip
 
 
 def comparison(results: Iterable[tuple[ExperimentRecord, AcceptanceComparison]]) -> pd.DataFrame:

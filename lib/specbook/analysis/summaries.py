@@ -129,6 +129,7 @@ def throughput(runs: RunSet) -> pd.DataFrame:
     that is the stream's speed without them. In a larger batch a window cannot drop them: it is the speed of
     the other requests, from their own clocks, while the looping ones took part in their steps.
 
+    `step_s` is the median of the steps of its streams, in seconds; NaN where no answer has two chunks.
     `steady` is whether every slot was taken in that time: always at batch 1, never for Poisson arrivals, else
     where the record has a steady window. `mean_concurrency` is the requests in flight in that time.
     """
@@ -148,11 +149,6 @@ def over_restarts(speeds: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(MEANS))
 
 
-def step_s(record: RunRecord) -> float:
-    """Median seconds of a step, of a record's own streams; NaN where no answer has two chunks."""
-    return float(max(arrays(record)["step_s"], default=np.nan))
-
-
 def _speeds(record: RunRecord) -> dict[str, Any]:
     assert record.measurement is not None
     of_window = record.measurement.throughput.output_tokens_per_s
@@ -161,7 +157,7 @@ def _speeds(record: RunRecord) -> dict[str, Any]:
         **_columns(record),
         "output_tokens_per_s": of_window if full is None else full,
         **_decoding(record),
-        "step_s": step_s(record),
+        "step_s": float(max(arrays(record)["step_s"], default=np.nan)),
         **_in_flight(record),
     }
 
