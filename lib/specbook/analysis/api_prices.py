@@ -37,15 +37,12 @@ def hosts(target: Target) -> tuple[str, ...]:
 def apis(names: Iterable[str], counted: Mapping[str, float], same: Collection[str] = ()) -> pd.DataFrame:
     """What each API would have billed for this text, per million output tokens of *this* model.
 
-    Args:
-        names: entries of `params/prices.yaml`.
-        counted: `token_cost.characters`.
-        same: those of the names that serve this model, its `hosts`; all others answer with another one.
+    `names` are entries of `params/prices.yaml`, `same` those of them that serve this model, its `hosts`; all
+    others answer with another one. The text is `counted` by `token_cost.characters`.
 
-    Returns:
-        COLUMNS, of which counted_by says how its tokens were counted (its tokenizer is not at hand, so by the
-            maker's published rule, or else by this model's own count), and tokens_per_own has its output
-            tokens per one of ours.
+    Columns: COLUMNS, of which counted_by says how its tokens were counted (its tokenizer is not at hand, so by
+        the maker's published rule, or else by this model's own count), and tokens_per_own has its output
+        tokens per one of ours.
     """
     rows = [{**_bill(prices.api(name), counted), "same_model": name in same} for name in names]
     return summaries.frame(rows, COLUMNS)

@@ -155,11 +155,9 @@ class Comparison(NamedTuple):
 
 
 def compare(a: Side, b: Side, tolerance: float = TOLERANCE, level: float = 0.95) -> Comparison:
-    """B against A, in every cell that both have.
+    """B against A, in every cell that both have, with intervals of this `level`.
 
-    Args:
-        tolerance: share of A's speed that B may lack and be called `not worse`, above 0.
-        level: of the intervals.
+    `tolerance` is the share of A's speed that B may lack and be called `not worse`, above 0.
 
     Raises:
         ConfigError: if they share records, have no common cell, were asked other prompts, or have too few

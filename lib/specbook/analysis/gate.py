@@ -101,14 +101,10 @@ def plan(a: Side, b: Side | None = None, wanted: float = 0.8) -> pd.DataFrame:
 def alarms(windows: pd.DataFrame, slowdowns: Sequence[float] = (0.0, *SLOWDOWNS)) -> pd.DataFrame:
     """How often rounds of one arm are called worse than others of it, as measured and slowed down.
 
-    Args:
-        windows: of `Side`, of any records.
-
-    Returns:
-        Columns ALARMS: `rounds` of one session (a day and a host, as far as it is known) or of two; `over` a
-            cell or all of an arm together; the slowdown of B, 0 for false alarms; replays; and the share
-            called worse, whose n is cells or arms; or pairs of sessions, whose cells are wrong together. What
-            has too few rounds has no replay.
+    Of `windows` of a `Side` of any records. Columns ALARMS: `rounds` of one session (a day and a host, as far
+    as it is known) or of two; `over` a cell or all of an arm together; the slowdown of B, 0 for false alarms;
+    replays; and the share called worse, whose n is cells or arms; or pairs of sessions, whose cells are wrong
+    together. What has too few rounds has no replay.
     """
     replays = pd.DataFrame(_replays(windows), columns=["rounds", "over", "unit", "ratio"])
     rows = []

@@ -146,18 +146,12 @@ def in_theory(alpha: float, k: int, draft_cost: float, verify_cost: float) -> fl
 def crossovers(measured: pd.DataFrame, predicted: pd.DataFrame, serial: str, parallel: str) -> pd.DataFrame:
     """From which K on drafting in parallel is faster than drafting in series: measured, and predicted.
 
-    Between two K the speed-up is a straight line.
+    Between two K the speed-up is a straight line. `measured` is of `speedup.speedups`, `predicted` of
+    `every_k`; `serial` and `parallel` are methods, e.g. `EAGLE-3` and `P-EAGLE`.
 
-    Args:
-        measured: of `speedup.speedups`.
-        predicted: of `every_k`.
-        serial: a method, e.g. `EAGLE-3`.
-        parallel: another, e.g. `P-EAGLE`.
-
-    Returns:
-        For each load a row of AVERAGED, over the domains that both methods have at a K, and then one a
-        domain: load, domain, measured and predicted (K, maybe a fraction; the smallest K where it is faster
-        from the start; NaN where it never is), smallest and largest, the range of K that was measured.
+    For each load a row of AVERAGED, over the domains that both methods have at a K, and then one a domain.
+    Columns: CROSSOVERS: measured and predicted K (maybe a fraction; the smallest K where it is faster from
+    the start; NaN where it never is), and the range of K that was measured.
     """
     rows = []
     for load, cell in measured.groupby("load", sort=False):

@@ -39,18 +39,12 @@ def best_baseline(cell: pd.DataFrame, speed: Speed = "output_tokens_per_s") -> s
 def speedups(runs: RunSet, speed: Speed = "output_tokens_per_s") -> pd.DataFrame:
     """Each arm's speed over the faster baseline's, paired by round, in every cell.
 
-    Several rounds of one restart are one value: n counts restarts. The interval covers prompts, too.
+    Several rounds of one restart are one value: n counts restarts. The interval covers prompts, too. `speed`
+    is the column of `summaries.throughput` to compare.
 
-    Args:
-        runs: records; failed ones are left out.
-        speed: the column of `summaries.throughput` to compare.
-
-    Returns:
-        Columns: CELL, arm, method, label, num_speculative_tokens, baseline (which arm it was),
-            baseline_execution, baseline_tokens_per_s and tokens_per_s (geometric means over the same rounds),
-            speedup, low, high, n, `estimate` (the `Estimate`), paired (the `PairedRatios`), and
-            records (their ids, the arm's first). Cells without the baseline, and arms that share no round
-            with it, have no row.
+    Columns: COLUMNS, of which `baseline` is the arm that it was, both tokens_per_s are geometric means over
+        the same rounds, `paired` is the `PairedRatios`, and records are ids, the arm's first. Cells without
+        the baseline, and arms that share no round with it, have no row.
 
     Raises:
         RecordError: if two drafts bear one label, so that an arm has a round twice.
@@ -203,13 +197,9 @@ def over_domains(cells: pd.DataFrame) -> Estimate:
 def past_training(table: pd.DataFrame, depths: Mapping[str, int]) -> pd.DataFrame:
     """What a draft gains by more tokens than it was trained to give: its speed over that at its depth.
 
-    Args:
-        table: of `speedups`, of a plan that measures both in the same rounds.
-        depths: method -> draft tokens a step that it was trained to give.
-
-    Returns:
-        For each load and each deeper arm: load, method, depth, num_speculative_tokens, and `estimate`, the
-            ratio over the geometric mean of the domains, paired by restart.
+    `table` is of `speedups`, of a plan that measures both in the same rounds; `depths` says by method how many
+    draft tokens a step it was trained to give. Columns: PAST_TRAINING, for each load and each deeper arm;
+    `estimate` is the ratio over the geometric mean of the domains, paired by restart.
     """
     rows = []
     for (load, method), cells in table.groupby(["load", "method"], sort=False):

@@ -198,14 +198,9 @@ def concurrency(runs: RunSet) -> pd.DataFrame:
 
     `mean` is over the steady window, or over the whole window for records from before such windows.
     """
-    rows = [
-        {**{name: head[name] for name in (*CELL, "arm", "restart")}, "asked": run.point.load.concurrency,
-         "mean": held["mean_concurrency"], "share": held["mean_concurrency"] / run.point.load.concurrency,
-         "steady": held["steady"]}
-        for run in runs if run.point.load.concurrency
-        for head, held in [(_columns(run), _in_flight(run))]
-    ]  # fmt: skip
-    return frame(rows, CONCURRENCY)
+    rows = [_columns(run) | _in_flight(run) for run in runs if run.point.load.concurrency]
+    table = frame(rows, CONCURRENCY).rename(columns={"concurrency": "asked", "mean_concurrency": "mean"})
+    return table.assign(share=table["mean"] / table["asked"])[list(CONCURRENCY)]
 
 
 @once

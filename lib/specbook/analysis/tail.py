@@ -41,9 +41,8 @@ def changes(
     By domain, or `pooled` over all of them. Given `chosen`, a table with load and arm such as
     `speedup.best_k`'s, of these arms at these loads only.
 
-    Columns: CELL, arm, method, label, baseline, metric, q, arm_s and baseline_s (both arms' own), and those
-    of `latency.row` for the change: value, low, high, n, enough, late, estimate; and records (their ids, the
-    arm's first). No rows where no round has both.
+    Columns: COLUMNS, of which arm_s and baseline_s are both arms' own and those from value on `latency.row`'s
+    for the change; and records (their ids, the arm's first). No rows where no round has both.
     """
     runs = RunSet.of(runs)
     if chosen is not None:

@@ -156,9 +156,7 @@ def dearer(good: pd.DataFrame) -> Estimate | None:
 
 
 def splits(table: pd.DataFrame, runs: Iterable[RunRecord], plan: CostPlan) -> pd.DataFrame:
-    """Rows of `best_arms` with dollars per million input and output tokens.
-
-    The two prices together pay for the busy time.
+    """Rows of `best_arms` with dollars per million input and output tokens, which together pay for busy time.
 
     What one more prompt token takes to read is the slope of TTFT over the prompt's length, among requests
     that came one at a time without speculation. At larger batches prompts are read beside other work: the

@@ -73,10 +73,7 @@ def compare(a: Sequence[Sequence[Any]], b: Sequence[Sequence[Any]]) -> Equality:
 
 
 def share_over_prompts(shares: ArrayLike) -> Estimate:
-    """Mean of each prompt's share of equal answers, with Wilson's interval at n = prompts.
-
-    Args:
-        shares: one per prompt, in [0, 1].
+    """Mean of each prompt's share of equal answers, in [0, 1], with Wilson's interval at n = prompts.
 
     Raises:
         ValueError: if there is none, or one lies outside [0, 1].

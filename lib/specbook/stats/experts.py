@@ -46,9 +46,7 @@ def together(touching: NDArray[np.float64], batch: int) -> float:
     That is a server's steady state: it puts a new sequence where one has ended. The mean is over layers, and
     over every choice of so many sequences: an expert stays untouched where all of them leave it alone.
 
-    Args:
-        touching: [sequences, layers, experts], of `shares`.
-        batch: sequences in one step.
+    `touching` is [sequences, layers, experts], of `shares`.
 
     Raises:
         ValueError: if there are not so many sequences.

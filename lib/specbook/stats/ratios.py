@@ -196,9 +196,7 @@ def more_restarts(by_restart: ArrayLike, estimate: Estimate) -> int | None:
     """How many more restarts would show that a ratio is above 1 (`restarts_for`), were they like those
     measured; None where none would: it is not above 1, or its prompts alone leave the doubt.
 
-    Args:
-        by_restart: as in `crossed_ci`.
-        estimate: what it made of them, with an interval.
+    `estimate` is what `crossed_ci` made of `by_restart`, with an interval.
     """
     alone = geometric_mean_ci(by_restart)
     effect, whole, restarts = (
