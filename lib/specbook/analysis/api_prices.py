@@ -40,8 +40,8 @@ def apis(names: Iterable[str], counted: Mapping[str, float], same: Collection[st
     `names` are entries of `params/prices.yaml`, `same` those of them that serve this model, its `hosts`; all
     others answer with another one. The text is `counted` by `token_cost.characters`.
 
-    Columns: COLUMNS, of which counted_by says how its tokens were counted (its tokenizer is not at hand, so by
-        the maker's published rule, or else by this model's own count), and tokens_per_own has its output
+    Columns: COLUMNS, of which counted_by says how its tokens were counted (its tokenizer is not at hand, so
+        by the maker's published rule, or else by this model's own count), and tokens_per_own has its output
         tokens per one of ours.
     """
     rows = [{**_bill(prices.api(name), counted), "same_model": name in same} for name in names]

@@ -127,16 +127,12 @@ def compare(recordings: Recordings, replays: int = REPLAYS, days: float = REPLAY
         _row(name, within_s, one)
         for name, episodes in groups.items()
         for within_s in WITHIN_S
-        if episodes and all(_is_read(episode, within_s) for episode in episodes)
+        # a server under load may not answer: nothing is said where one's counters were not read in that time
+        if episodes and all(e.growth.between(e.drift_s, e.drift_s + within_s).intervals for e in episodes)
         for one in detection.compare(MONITORS, reference, episodes, quiet, share=SHARE, within_s=within_s)
         if one.delays
     ]
     return pd.DataFrame(rows, columns=list(COMPARED))
-
-
-def _is_read(episode: Episode, within_s: float) -> bool:
-    """Whether the counters were read in that time after the drift: a server under load may not answer."""
-    return bool(episode.growth.between(episode.drift_s, episode.drift_s + within_s).intervals)
 
 
 def joined_growths(parts: Sequence[Growth]) -> Growth:

@@ -197,9 +197,9 @@ def over_domains(cells: pd.DataFrame) -> Estimate:
 def past_training(table: pd.DataFrame, depths: Mapping[str, int]) -> pd.DataFrame:
     """What a draft gains by more tokens than it was trained to give: its speed over that at its depth.
 
-    `table` is of `speedups`, of a plan that measures both in the same rounds; `depths` says by method how many
-    draft tokens a step it was trained to give. Columns: PAST_TRAINING, for each load and each deeper arm;
-    `estimate` is the ratio over the geometric mean of the domains, paired by restart.
+    `table` is of `speedups`, of a plan that measures both in the same rounds; `depths` has by method the
+    draft tokens a step that it was trained to give. Columns: PAST_TRAINING, for each load and each deeper
+    arm; `estimate` is the ratio over the geometric mean of the domains, paired by restart.
     """
     rows = []
     for (load, method), cells in table.groupby(["load", "method"], sort=False):
