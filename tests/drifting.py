@@ -5,7 +5,6 @@ import numpy as np
 from specbook import records
 from specbook.config import Chapter
 from specbook.config.chapter import Experiment
-from specbook.records.experiment import ExperimentRecord
 from specbook.records.experiment_results import (
     DriftEpisodes,
     Episode,
@@ -15,6 +14,7 @@ from specbook.records.experiment_results import (
     RoutedArm,
     ServerSwitch,
 )
+from specbook.records.run import ExperimentRecord
 from synthetic import HARDWARE, ORIGIN, START
 
 DRAFTS = 60

@@ -5,9 +5,10 @@ import pandas as pd
 
 from specbook import records
 from specbook.config.schema import Load, Point, Speculation, Target, Traffic
-from specbook.records.origin import Hardware, Provenance
 from specbook.records.run import (
+    Hardware,
     Measurement,
+    Provenance,
     Round,
     RunRecord,
     ServerCounters,

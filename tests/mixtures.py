@@ -4,7 +4,6 @@ from specbook import records
 from specbook.config import Chapter
 from specbook.config.chapter import Experiment
 from specbook.config.schema import Frozen
-from specbook.records.experiment import ExperimentRecord
 from specbook.records.experiment_results import (
     ExpertsTouched,
     NoisyDomain,
@@ -13,7 +12,7 @@ from specbook.records.experiment_results import (
     StepTimes,
     Variant,
 )
-from specbook.records.run import SpecDecodeCounters
+from specbook.records.run import ExperimentRecord, SpecDecodeCounters
 from specbook.stats import experts, wilson
 from specbook.stats.estimate import Estimate
 from synthetic import HARDWARE, ORIGIN, START

@@ -16,9 +16,10 @@ from specbook.bench import loadgen
 from specbook.config import Plan
 from specbook.config.schema import Point
 from specbook.records.lossless import LosslessRecord
-from specbook.records.origin import Hardware, Provenance
 from specbook.records.run import (
+    Hardware,
     Measurement,
+    Provenance,
     Round,
     RunRecord,
     ServerCounters,

@@ -5,8 +5,8 @@ import pytest
 import factories
 from specbook.analysis import break_even
 from specbook.config.chapter import Experiment
-from specbook.records.experiment import ExperimentRecord
 from specbook.records.experiment_results import AcceptanceComparison, Pair, TimedArm
+from specbook.records.run import ExperimentRecord
 
 STRONG, WEAK = (0.9, 0.8, 0.7), (0.5, 0.2, 0.1)
 

@@ -23,7 +23,7 @@ from specbook.config.schema import Domain, Frozen, Speculation, Target
 from specbook.engine import fleet
 from specbook.errors import ConfigError, EngineError, SpecbookError
 from specbook.records import select
-from specbook.records.experiment import ExperimentRecord
+from specbook.records.run import ExperimentRecord
 
 GROUP = {
     "target": {"name": "t", "model": "org/t", "max_model_len": 512},

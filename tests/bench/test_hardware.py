@@ -12,7 +12,7 @@ from specbook.config import machines
 from specbook.engine.base import Build
 from specbook.engine.vllm import requirements
 from specbook.errors import EngineError
-from specbook.records.origin import Hardware
+from specbook.records.run import Hardware
 
 H200 = "NVIDIA H200, 143771\n"
 

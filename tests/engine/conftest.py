@@ -18,7 +18,7 @@ from specbook.bench.hardware import detect
 from specbook.config.schema import Load, Point, Speculation, Target, Traffic
 from specbook.engine import base
 from specbook.engine.server import Server
-from specbook.records.origin import Hardware
+from specbook.records.run import Hardware
 
 LIB = Path(__file__).resolve().parents[2] / "lib"
 ENGINES = Path(__file__).resolve().parents[1] / "engines"

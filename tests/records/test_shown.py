@@ -5,9 +5,7 @@ import pytest
 from specbook import config, paths, records
 from specbook.analysis import summaries
 from specbook.bench import experiments
-from specbook.records.experiment import ExperimentRecord
-from specbook.records.origin import Provenance
-from specbook.records.run import RunRecord
+from specbook.records.run import ExperimentRecord, Provenance, RunRecord
 from specbook.records.run_set import RunSet
 from specbook.report import break_even_page
 from specbook.stats import windows

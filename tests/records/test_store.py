@@ -14,8 +14,7 @@ from specbook.bench.hardware import detect
 from specbook.config.schema import Load, Point, Target, Traffic
 from specbook.errors import RecordError
 from specbook.records import select
-from specbook.records.origin import Provenance
-from specbook.records.run import Measurement, RunRecord, ServerCounters, Throughput, Utilisation
+from specbook.records.run import Measurement, Provenance, RunRecord, ServerCounters, Throughput, Utilisation
 
 POINT = Point(
     chapter="01_baseline",

@@ -8,9 +8,8 @@ import synthetic
 from specbook import config, records
 from specbook.analysis import break_even
 from specbook.config import Plan
-from specbook.records.experiment import ExperimentRecord
 from specbook.records.experiment_results import AcceptanceComparison, Pair, TimedArm
-from specbook.records.origin import Hardware
+from specbook.records.run import ExperimentRecord, Hardware
 from specbook.report import break_even_page
 
 H100 = Hardware(

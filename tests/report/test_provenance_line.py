@@ -10,7 +10,7 @@ import synthetic
 from specbook import config, records
 from specbook.bench import provenance
 from specbook.config import datasets
-from specbook.records.experiment import ExperimentRecord
+from specbook.records.run import ExperimentRecord
 from specbook.report.provenance_line import credit, credit_experiments, provenance_line, served, served_by
 
 PLAIN = (

@@ -10,7 +10,6 @@ import chapters
 import synthetic
 from specbook import config, records
 from specbook.config import draft_schedule
-from specbook.records.experiment import ExperimentRecord
 from specbook.records.experiment_results import (
     Comeback,
     Counted,
@@ -21,7 +20,7 @@ from specbook.records.experiment_results import (
     ScheduledBatch,
     SteadyCount,
 )
-from specbook.records.run import ServerCounters, SpecDecodeCounters
+from specbook.records.run import ExperimentRecord, ServerCounters, SpecDecodeCounters
 from specbook.report.figures import speedup_figures
 
 ACCEPTED, STEPS = 2, 100

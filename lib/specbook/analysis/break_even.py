@@ -9,9 +9,8 @@ import pandas as pd
 from specbook import records
 from specbook.analysis import speedup, summaries
 from specbook.config.schema import Speculation
-from specbook.records.experiment import ExperimentRecord
 from specbook.records.experiment_results import AcceptanceComparison, TimedArm
-from specbook.records.run import RunRecord
+from specbook.records.run import ExperimentRecord, RunRecord
 from specbook.records.run_set import RunSet
 from specbook.stats import ratios
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from specbook.records.experiment import ExperimentRecord
 from specbook.records.experiment_results import DriftEpisodes, FallbackArms, Readings, Requests, RoutedArm
 from specbook.records.experiment_results import Episode as RecordedEpisode
+from specbook.records.run import ExperimentRecord
 from specbook.stats import detection, ratios
 from specbook.stats.detection import Blocks, Episode, Quiet
 from specbook.stats.estimate import Estimate

@@ -8,9 +8,8 @@ import pandas as pd
 from specbook.analysis import acceptance, prediction, speedup, summaries
 from specbook.config import AnyPlan, models
 from specbook.config.schema import Frozen, Target
-from specbook.records.experiment import ExperimentRecord
 from specbook.records.experiment_results import ExpertsTouched, NoisyDomain, NoisyRouter
-from specbook.records.run import RunRecord
+from specbook.records.run import ExperimentRecord, RunRecord
 from specbook.records.run_set import RunSet
 from specbook.stats import experts, roofline
 from specbook.stats.shape import TargetShape

@@ -9,9 +9,8 @@ import pandas as pd
 from specbook.analysis import summaries
 from specbook.config import models
 from specbook.config.schema import Speculation
-from specbook.records.experiment import ExperimentRecord
 from specbook.records.experiment_results import StepTimes
-from specbook.records.run import RunRecord
+from specbook.records.run import ExperimentRecord, RunRecord
 from specbook.records.run_set import RunSet
 from specbook.stats import ratios, roofline
 from specbook.stats.shape import TargetShape

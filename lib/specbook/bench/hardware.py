@@ -18,7 +18,7 @@ import psutil
 
 from specbook import engine
 from specbook.errors import EngineError
-from specbook.records.origin import Hardware
+from specbook.records.run import Hardware
 
 MIB = 2**20
 MACHINE_ID, BOOT_ID = Path("/etc/machine-id"), Path("/proc/sys/kernel/random/boot_id")

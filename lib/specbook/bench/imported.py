@@ -18,8 +18,7 @@ from specbook import records
 from specbook.bench import measure_point
 from specbook.config.schema import Load, Point, Speculation, Target, Traffic, digest
 from specbook.errors import ConfigError
-from specbook.records.origin import Hardware, Provenance
-from specbook.records.run import Round, RunRecord, SpecDecodeCounters, Utilisation
+from specbook.records.run import Hardware, Provenance, Round, RunRecord, SpecDecodeCounters, Utilisation
 
 WRITE = "write it with `vllm bench serve --save-result --save-detailed` (0.32) or GuideLLM (0.7, 0.8)"
 VLLM, GUIDELLM = {"model_id", "completed", "request_rate"}, {"metadata", "benchmarks"}

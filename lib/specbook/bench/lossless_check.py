@@ -18,7 +18,7 @@ from specbook.config.prompt_files import Prompt
 from specbook.config.schema import ExecutionMode, Speculation, Target, Traffic
 from specbook.engine.server import Server
 from specbook.records.lossless import FORKS, LosslessRecord, MarginsRecord, made_by
-from specbook.records.origin import Hardware, Provenance
+from specbook.records.run import Hardware, Provenance
 from specbook.stats import equality
 from specbook.stats.equality import Divergence
 from specbook.stats.estimate import Estimate

@@ -20,10 +20,11 @@ from specbook.config.schema import Load, Point
 from specbook.engine import counters
 from specbook.engine.server import Server
 from specbook.errors import ConfigError, EngineError, HangError
-from specbook.records.origin import Hardware, Provenance
 from specbook.records.run import (
     REQUEST_COLUMNS,
+    Hardware,
     Measurement,
+    Provenance,
     Round,
     RunRecord,
     ServerCounters,

@@ -18,10 +18,8 @@ from specbook.config.checkpoint import weight_files
 from specbook.config.schema import Speculation, Target, Traffic, resolve_model
 from specbook.engine import preflight
 from specbook.errors import ConfigError, RecordError
-from specbook.records.experiment import ExperimentRecord
 from specbook.records.lossless import MarginsRecord
-from specbook.records.origin import Provenance
-from specbook.records.run import RunRecord
+from specbook.records.run import ExperimentRecord, Provenance, RunRecord
 from specbook.records.store import AnyRecord
 
 PACKAGES = ("specbook", "torch", "transformers", "speculators", "numpy")

@@ -17,7 +17,7 @@ from specbook.config.checkpoint import Checkpoint, read_config, weight_files
 from specbook.config.machines import Machine
 from specbook.config.schema import REQUESTS_A_SLOT, Arm, Point, Speculation, Target, resolve_model
 from specbook.errors import ConfigError
-from specbook.records.origin import Hardware
+from specbook.records.run import Hardware
 from specbook.stats import roofline
 from specbook.stats.memory import Memory
 from specbook.stats.shape import TargetShape

@@ -4,8 +4,7 @@ from functools import lru_cache
 from pathlib import PurePath
 
 from specbook.config.schema import Point, digest
-from specbook.records.origin import Provenance
-from specbook.records.run import RunRecord
+from specbook.records.run import Provenance, RunRecord
 
 BESIDE = {"python", "specbook", "numpy", "transformers", "speculators"}
 """Packages whose version is recorded and does not change what an engine does; all others are its build."""

@@ -7,8 +7,7 @@ from pydantic import Field, model_validator
 
 from specbook.config.schema import ExecutionMode, Frozen, Speculation, Target
 from specbook.records.identity import engine
-from specbook.records.origin import Hardware, Provenance
-from specbook.records.run import RunRecord
+from specbook.records.run import Hardware, Provenance, RunRecord
 from specbook.stats.equality import Divergence, Equality, excess_p_value
 from specbook.stats.estimate import Estimate
 

@@ -10,8 +10,7 @@ import pandas as pd
 from specbook.config import AnyPlan, load, machines
 from specbook.errors import ConfigError
 from specbook.records import select, store
-from specbook.records.experiment import ExperimentRecord
-from specbook.records.run import RunRecord
+from specbook.records.run import ExperimentRecord, RunRecord
 
 P = ParamSpec("P")
 T = TypeVar("T")

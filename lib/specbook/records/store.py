@@ -18,10 +18,9 @@ from specbook import paths
 from specbook.errors import RecordError
 from specbook.records import packfile
 from specbook.records.atomic_files import write_atomically
-from specbook.records.experiment import ExperimentRecord
 from specbook.records.lossless import LosslessRecord, MarginsRecord, with_margins
 from specbook.records.rows import ALONE
-from specbook.records.run import REQUEST_COLUMNS, RunRecord
+from specbook.records.run import REQUEST_COLUMNS, ExperimentRecord, RunRecord
 
 AnyRecord = RunRecord | LosslessRecord | MarginsRecord | ExperimentRecord
 _RECORD: TypeAdapter[AnyRecord] = TypeAdapter(Annotated[AnyRecord, Field(discriminator="record_type")])

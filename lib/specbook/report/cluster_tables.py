@@ -9,8 +9,8 @@ import pandas as pd
 from specbook.analysis import scaling
 from specbook.bench.cluster_scenario import Scenario
 from specbook.deploy import arithmetic
-from specbook.records.experiment import ExperimentRecord
 from specbook.records.experiment_results import ClusterRun
+from specbook.records.run import ExperimentRecord
 
 CONTROLS = (
     "no preStop", "late balancer", "late balancer, no preStop", "no shutdown timeout", "short grace",

@@ -7,8 +7,7 @@ from specbook.analysis import summaries
 from specbook.bench import plan_notes, provenance
 from specbook.config import Plan, Source, datasets, machines, models
 from specbook.config.schema import Target
-from specbook.records.experiment import ExperimentRecord
-from specbook.records.run import RunRecord
+from specbook.records.run import ExperimentRecord, RunRecord
 from specbook.records.run_set import RunSet
 from specbook.report.text import count, percent
 from specbook.stats import windows

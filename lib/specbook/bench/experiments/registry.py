@@ -18,8 +18,7 @@ from specbook.config.schema import Frozen, Point, Target, digest
 from specbook.deploy.kubectl import CONTEXT
 from specbook.errors import ConfigError, SpecbookError
 from specbook.records import select
-from specbook.records.experiment import ExperimentRecord
-from specbook.records.origin import Hardware
+from specbook.records.run import ExperimentRecord, Hardware
 from specbook.suggestions import explain, near
 
 P, R = TypeVar("P", bound=Frozen), TypeVar("R", bound=Frozen)
