@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from specbook import records
-from specbook.records import select
+from specbook.records import run_set
 
 WINDOW, FAST, SLOW = 0.07, 0.10, 0.09
 FAST_S, SLOW_S = 30.0, 900.0
@@ -50,7 +50,7 @@ def shipped_log_ratios() -> Floats:
          run.point.restart, f"{run.point.arm} {run.point.speculation and run.point.speculation.model}",
          np.log(run.measurement.throughput.output_tokens_per_s))
         for hardware in sorted({run.hardware.id for run in records.load()})  # each with weights of its own
-        for run in select.current(records.load(hardware))
+        for run in run_set.current(records.load(hardware))
     ]  # fmt: skip
     names = ["hardware", "target", "load", "domain", "round", "restart", "arm"]
     speeds = pd.DataFrame(rows, columns=[*names, "log"]).set_index(names)["log"].unstack("arm")

@@ -22,7 +22,7 @@ from specbook.bench.experiments.domain_drift import FallbackEpisodes
 from specbook.config.schema import Domain, Frozen, Speculation, Target
 from specbook.engine import fleet
 from specbook.errors import ConfigError, EngineError, SpecbookError
-from specbook.records import select
+from specbook.records import run_set
 from specbook.records.run import ExperimentRecord
 
 GROUP = {
@@ -258,7 +258,7 @@ def test_another_host_measures_again_and_the_older_records_stay(world, monkeypat
         here = on(host, monkeypatch)
         world.hardware = here
         assert len(campaign.measure([wanted], replicate=True)) == made
-        hosts = [{run.hardware.host for run in own} for own in select.by_host(records.load())]
+        hosts = [{run.hardware.host for run in own} for own in run_set.by_host(records.load())]
         assert hosts == [{name * 12} for name in "ab"[:place][::-1]]
         assert {run.hardware.host for run in records.replay(wanted, here.id)} == {here.host}
     assert campaign.measure([wanted]) == []
@@ -284,7 +284,7 @@ def test_rounds_of_two_hosts_join_where_neither_has_all(world, monkeypatch):
         campaign.measure([wanted])
     world.hardware, world.interrupts_at = on("b", monkeypatch), None
     campaign.measure([wanted])
-    assert select.by_host(records.load()) == []
+    assert run_set.by_host(records.load()) == []
     assert {run.hardware.host for run in records.replay(wanted, HARDWARE.id)} == {"a" * 12, "b" * 12}
 
 

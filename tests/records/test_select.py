@@ -3,7 +3,7 @@
 import pytest
 
 import factories
-from specbook.records import select
+from specbook.records import run_set
 from specbook.records.run import Round
 
 BASE, ARM = factories.point(), factories.point(factories.eagle3(5))
@@ -22,8 +22,8 @@ def run(where, name, minute, **fields):
 
 
 def chosen(*runs):
-    got = select.current(runs)
-    assert select.current(got) == got
+    got = run_set.current(runs)
+    assert run_set.current(got) == got
     return [r.run_id for r in got]
 
 

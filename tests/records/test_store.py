@@ -13,7 +13,7 @@ from specbook import records
 from specbook.bench.hardware import detect
 from specbook.config.schema import Load, Point, Target, Traffic
 from specbook.errors import RecordError
-from specbook.records import select
+from specbook.records import run_set
 from specbook.records.run import Measurement, Provenance, RunRecord, ServerCounters, Throughput, Utilisation
 
 POINT = Point(
@@ -302,4 +302,4 @@ def test_load_filters_and_sorts(hardware):
     assert [r.run_id for r in records.load()] == ["earlier", "later"]
     assert records.load(chapters=["02_eagle3"]) == []
     assert records.load("another-machine") == []
-    assert [r.run_id for r in select.current(records.load())] == ["later"]
+    assert [r.run_id for r in run_set.current(records.load())] == ["later"]

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property, wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pandas as pd
 
 from specbook.config import AnyPlan, load, machines
 from specbook.errors import ConfigError
-from specbook.records import select, store
+from specbook.records import store
+from specbook.records.identity import engine
 from specbook.records.run import ExperimentRecord, RunRecord
 
 P = ParamSpec("P")
@@ -18,11 +19,78 @@ SETS = 8
 """How many replayed plans are kept with their tables: several pages show one."""
 
 
+def current(runs: Iterable[RunRecord]) -> list[RunRecord]:
+    """The good records that count, in the order given. Asked again of its own answer, it gives the same.
+
+    1. Of each model the newest weights, of each prompt file the newest prompts, of each engine on a machine
+       the newest version: what was trained, edited or upgraded since is another thing.
+    2. Of an arm with speculation the newest record, one whose round has a baseline before one without.
+    3. Of a baseline the newest record of each round that arms were taken from, since ratios pair within a
+       round; where no arm was, the newest.
+    """
+    given = list(runs)
+    good = _of_today(given)
+    # What an arm and its baseline share.
+    turns = {
+        id(run): (run.hardware.id, run.kind, run.point.cell_key, run.point.restart, run.round.id)
+        for run in good
+    }
+    baselines = [run for run in good if run.point.speculation is None]
+    paired = {turns[id(run)] for run in baselines}
+    arms = [run for run in good if run.point.speculation is not None]
+    arms = list({_name(run): run for run in sorted(arms, key=lambda r: turns[id(r)] in paired)}.values())
+    wanted = {turns[id(run)] for run in arms}
+    counterparts = {(_name(run), turns[id(run)]): run for run in baselines if turns[id(run)] in wanted}
+    held = {name for name, _ in counterparts}
+    alone = {_name(run): run for run in baselines if _name(run) not in held}
+    counts = {id(run) for run in (*arms, *counterparts.values(), *alone.values())}
+    return [run for run in given if id(run) in counts]
+
+
+def by_host(runs: Iterable[RunRecord]) -> list[list[RunRecord]]:
+    """The `current` records of each host that measured every point, the newest host first.
+
+    Records from before hosts were kept count as one host's.
+    """
+    newest = _of_today(runs)
+    points, each = {_name(run) for run in newest}, dict[str | None, list[RunRecord]]()
+    for run in newest:
+        own = each.pop(run.hardware.host, [])
+        each[run.hardware.host] = [*own, run]  # the host that measured last comes last
+    return [current(own) for own in reversed(each.values()) if {_name(run) for run in own} == points]
+
+
+def _of_today(runs: Iterable[RunRecord]) -> list[RunRecord]:
+    """Good records of the newest weights, prompts and engine, oldest first."""
+    return of_one_world(sorted((r for r in runs if r.status == "ok"), key=lambda r: r.started_at), _facts)
+
+
+def _name(run: RunRecord) -> tuple[str, ...]:
+    return run.hardware.id, run.kind, run.key
+
+
+def of_one_world(oldest_first: Sequence[T], facts: Callable[[T], dict[tuple[str, ...], str]]) -> list[T]:
+    """Records whose facts are still true: no later record says otherwise."""
+    newest: dict[tuple[str, ...], str] = {}
+    for record in oldest_first:
+        newest |= facts(record)
+    return [record for record in oldest_first if facts(record).items() <= newest.items()]
+
+
+def _facts(run: RunRecord) -> dict[tuple[str, ...], str]:
+    """What may change under a point's feet: the weights, the prompts, the engine."""
+    origin, drafted = run.provenance, run.point.speculation
+    models = {"target": run.point.target.model, "draft": drafted.model if drafted else None}
+    weights = {(role, str(models[role])): sha for role, sha in origin.weights_sha256.items()}
+    prompts = {("prompts", run.point.traffic.prompts or run.point.traffic.domain): origin.prompts_sha256}
+    return weights | prompts | {("engine", run.hardware.id, run.point.target.engine): engine(origin)}
+
+
 class RunSet(Sequence[RunRecord]):
-    """The records that count (`select.current`) among those given, in their order. It does not change."""
+    """The records that count (`current`) among those given, in their order. It does not change."""
 
     def __init__(self, runs: Iterable[RunRecord] = ()) -> None:
-        self._runs = tuple(select.current(runs))
+        self._runs = tuple(current(runs))
         self._tables: dict[tuple[Any, ...], pd.DataFrame] = {}
 
     @classmethod
@@ -30,10 +98,6 @@ class RunSet(Sequence[RunRecord]):
         """These runs; a set as it is, with the tables that it has."""
         return runs if isinstance(runs, RunSet) else cls(runs)
 
-    @overload
-    def __getitem__(self, index: int) -> RunRecord: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[RunRecord]: ...
     def __getitem__(self, index: int | slice) -> RunRecord | Sequence[RunRecord]:
         return self._runs[index]
 
@@ -139,7 +203,7 @@ def replay(plan: AnyPlan, here: str | None = None) -> RunSet:
     chosen = machine(((run.key, run) for run in good), plan.hardware, here)
     own = [run for run in good if run.hardware.id == chosen]
     place = {key: index for index, key in enumerate(points)}
-    whole = sorted(next(iter(select.by_host(own)), own), key=lambda record: place[record.key])
+    whole = sorted(next(iter(by_host(own)), own), key=lambda record: place[record.key])
     return _kept(whole, [points[record.key].target.name for record in whole])
 
 

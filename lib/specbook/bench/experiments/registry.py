@@ -17,8 +17,8 @@ from specbook.config.chapter import Experiment
 from specbook.config.schema import Frozen, Point, Target, digest
 from specbook.deploy.kubectl import CONTEXT
 from specbook.errors import ConfigError, SpecbookError
-from specbook.records import select
 from specbook.records.run import ExperimentRecord, Hardware
+from specbook.records.run_set import of_one_world
 from specbook.suggestions import explain, near
 
 P, R = TypeVar("P", bound=Frozen), TypeVar("R", bound=Frozen)
@@ -175,7 +175,7 @@ def replay(
     """
     good = _good(plan)
     chosen = records.machine(((one.experiment.key, one) for one in good), plan.hardware, here)
-    own = select.of_one_world([one for one in good if one.hardware.id == chosen], _facts)
+    own = of_one_world([one for one in good if one.hardware.id == chosen], _facts)
     newest = {record.experiment.key: record for record in own}
     lacking = [asked.name for asked in _of(plan) if asked.key not in newest]
     if lacking and not partial:
