@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
-from specbook.bench import gguf_files
+from specbook.bench import packaged_models
 from specbook.config.checkpoint import read_config
 from specbook.errors import ConfigError
 
@@ -65,11 +65,11 @@ def write(head: Path, target: Path, out: Path) -> Path:
     writer = GGUFWriter(out / f"{head.name}-F32.gguf", ARCHITECTURE)
     _describe(writer, config, layer)
     writer.add_file_type(LlamaFileType.ALL_F32)
-    gguf_files.copy_keys(GGUFReader(target), writer, lambda key: key.startswith("tokenizer."))
+    packaged_models.copy_keys(GGUFReader(target), writer, lambda key: key.startswith("tokenizer."))
     for name, tensor in named.items():
         writer.add_tensor(f"{NAMES[name]}.weight", tensor.contiguous().numpy())
     writer.add_tensor("d2t", distances.numpy() + np.arange(len(distances)))
-    gguf_files.finish(writer)
+    packaged_models.finish(writer)
     return out
 
 

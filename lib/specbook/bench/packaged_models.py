@@ -8,14 +8,16 @@ import json
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specbook import paths
-from specbook.bench import gguf_files
 from specbook.config import models, packages
 from specbook.config.checkpoint import read_config
 from specbook.config.models import Format, Weights
 from specbook.errors import ConfigError
+
+if TYPE_CHECKING:
+    from gguf import GGUFReader, GGUFWriter
 
 CONVERTERS = ("accelerate", "gguf", "transformers")
 SHAPE = ("model_type", "hidden_size", "num_hidden_layers", "vocab_size")
@@ -107,13 +109,29 @@ def _widen(gguf: Path) -> Path:
     writer = GGUFWriter(wide, reader.fields[Keys.General.ARCHITECTURE].contents())
     told = (Keys.General.ARCHITECTURE, Keys.General.FILE_TYPE)
     # Keys that begin with GGUF are of the file, not of the model.
-    gguf_files.copy_keys(reader, writer, lambda key: key not in told and not key.startswith("GGUF."))
+    copy_keys(reader, writer, lambda key: key not in told and not key.startswith("GGUF."))
     writer.add_file_type(LlamaFileType.ALL_F32)
     for tensor in reader.tensors:
         rounded = quantize(dequantize(tensor.data, tensor.tensor_type), bf16)
         writer.add_tensor(tensor.name, dequantize(rounded, bf16))
-    gguf_files.finish(writer)
+    finish(writer)
     return wide
+
+
+def copy_keys(reader: "GGUFReader", writer: "GGUFWriter", wanted: Callable[[str], bool]) -> None:
+    """Take over the metadata whose key is wanted."""
+    for name, field in reader.fields.items():
+        if wanted(name):
+            kind, *of = field.types
+            writer.add_key_value(name, field.contents(), kind, of[-1] if of else None)
+
+
+def finish(writer: "GGUFWriter") -> None:
+    """Write the GGUF and close it."""
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 def _convert(gguf: Path, folder: Path) -> Path:
