@@ -1,10 +1,9 @@
 """An engine that stands still: noticed while it is silent, or afterwards in what its requests received."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import psutil
@@ -92,64 +91,35 @@ class Watch:
         return engine, utilisation.machine_busy_s()
 
 
-@dataclass(frozen=True)
-class _Requests:
-    """What the load generator saw, an entry per request; times in seconds."""
-
-    starts: np.ndarray
-    firsts: np.ndarray
-    ends: np.ndarray
-    input_tokens: np.ndarray
-    gaps: list[np.ndarray]
-
-    @classmethod
-    def of(cls, result: dict[str, Any]) -> Self:
-        starts, ttfts, e2es, lengths = (
-            np.asarray(result[name], float) for name in ("start_times", "ttfts", "latencies", "input_lens")
-        )
-        gaps = [np.asarray(itls, float) for itls in result["itls"]]
-        return cls(starts, starts + ttfts, starts + e2es, lengths, gaps)
-
-    def step_s(self) -> float:
-        return float(np.median(np.concatenate([*self.gaps, [0.0]])))
-
-    def silences(self) -> Iterator[tuple[float, float, int]]:
-        """(began, ended, requests in flight) of each time above STALL_S without a token for any of them."""
-        arrivals = [
-            first + np.r_[0.0, gaps.cumsum()] for first, gaps in zip(self.firsts, self.gaps, strict=True)
-        ]
-        tokens = np.sort(np.concatenate([[self.starts.min()], *arrivals]))
-        for i in np.flatnonzero(np.diff(tokens) > STALL_S):
-            waiting = (self.starts < tokens[i + 1]) & (self.ends > tokens[i] + 1e-6)
-            began = max(tokens[i], self.starts[waiting].min())  # before, there was nothing to answer
-            yield float(began), float(tokens[i + 1]), int(waiting.sum())
-
-    def reading_s(self, ended: float, batch: int) -> float:
-        """How long the prompts whose first tokens end a silence may take to read, at most.
-
-        No longer than decoding as many tokens in steps of this batch, twice; and, token for token, no longer
-        than thrice what is usual in this window.
-        """
-        step_s = self.step_s()
-        tokens = self.input_tokens[(self.firsts >= ended) & (self.firsts <= ended + 2 * step_s)].sum()
-        as_usual_s = 3 * tokens * np.median((self.firsts - self.starts) / self.input_tokens)
-        return float(min(2 * tokens * step_s / batch, as_usual_s) if step_s else as_usual_s)
-
-
 def stalled(result: dict[str, Any], load: Load) -> str | None:
     """The first time in a window that no request got a token for too long; None when there was none.
+
+    Prompts whose first tokens end a silence may take a while to read: no longer than decoding as many tokens
+    in steps of this batch, twice; and, token for token, no longer than thrice what is usual in this window.
 
     Args:
         result: the load generator's.
         load: its kind; in a closed loop a step serves `concurrency` sequences.
     """
-    sent = _Requests.of(result)
-    step_s = sent.step_s()
-    for began, ended, waiting in sent.silences():
-        allowed_s = max(STALL_S, 10 * step_s) + sent.reading_s(ended, load.concurrency or 1)
-        if ended - began > allowed_s:
+    starts, ttfts, e2es, input_tokens = (
+        np.asarray(result[name], float) for name in ("start_times", "ttfts", "latencies", "input_lens")
+    )
+    firsts, ends = starts + ttfts, starts + e2es
+    gaps = [np.asarray(itls, float) for itls in result["itls"]]
+    step_s = float(np.median(np.concatenate([*gaps, [0.0]])))
+    arrivals = [first + np.r_[0.0, own.cumsum()] for first, own in zip(firsts, gaps, strict=True)]
+    tokens = np.sort(np.concatenate([[starts.min()], *arrivals]))
+    for i in np.flatnonzero(np.diff(tokens) > STALL_S):
+        waiting = (starts < tokens[i + 1]) & (ends > tokens[i] + 1e-6)
+        ended = tokens[i + 1]
+        began = max(tokens[i], starts[waiting].min())  # before, there was nothing to answer
+        read = input_tokens[(firsts >= ended) & (firsts <= ended + 2 * step_s)].sum()
+        reading_s = 3 * read * np.median((firsts - starts) / input_tokens)
+        if step_s:
+            reading_s = min(2 * read * step_s / (load.concurrency or 1), reading_s)
+        if ended - began > max(STALL_S, 10 * step_s) + reading_s:
             return (
-                f"stalled: {waiting} requests waited {ended - began:.1f} s for a token, from "
-                f"{began - sent.starts.min():.1f} s into the window; a step takes {step_s * 1000:.0f} ms here"
+                f"stalled: {waiting.sum()} requests waited {ended - began:.1f} s for a token, from "
+                f"{began - starts.min():.1f} s into the window; a step takes {step_s * 1000:.0f} ms here"
             )
     return None
