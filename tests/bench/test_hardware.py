@@ -240,10 +240,9 @@ def test_tcmalloc_is_found_without_a_linker_cache(monkeypatch, tmp_path):
 
 def test_peaks_are_measured_in_flops_and_bytes_per_second(monkeypatch):
     """A call that takes a known time gives a known peak: the arithmetic, not this machine's speed."""
-    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch")
     monkeypatch.setattr(hardware, "_best_s", lambda action, budget_s: (action(), 0.5)[1])
-    assert hardware._gemm_flops_per_s(torch, 1.0, size=64) == 2 * 64**3 / 0.5
-    assert hardware._memory_bytes_per_s(torch, 1.0, size_bytes=4096) == 2 * 4096 / 0.5
+    assert hardware.measure_peaks(size=64, size_bytes=4096) == (2 * 64**3 / 0.5, 2 * 4096 / 0.5)
 
 
 def test_the_best_repetition_counts(monkeypatch):

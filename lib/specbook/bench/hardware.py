@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import psutil
 
@@ -178,35 +178,29 @@ def output(command: str, *arguments: str) -> str | None:
     return done.stdout.strip() or None
 
 
-def measure_peaks(seconds: float = 2.0) -> tuple[float, float]:
+def measure_peaks(each_s: float = 0.5, size: int = 1024, size_bytes: int = 256 * MIB) -> tuple[float, float]:
     """What this CPU attains: FLOP/s of its fastest matrix product, bytes/s of its fastest pass over memory.
 
     The best repetition counts, so a busy moment lowers the answer only if it lasts the whole time.
 
     Args:
-        seconds: time to spend; half on bf16 and fp32 products, half on reading and copying.
+        each_s: time to spend on each of bf16 and fp32 products, reading and copying.
+        size: rows and columns of the matrices.
+        size_bytes: what is read, or copied.
 
     Returns:
         (FLOP/s, bytes/s). A roofline drawn with them is this machine's own.
     """
     import torch
 
-    return _gemm_flops_per_s(torch, seconds / 2), _memory_bytes_per_s(torch, seconds / 2)
-
-
-def _gemm_flops_per_s(torch: Any, seconds: float, size: int = 1024) -> float:
     square = torch.randn(size, size)
     half = square.to(torch.bfloat16)
-    best_s = min(_best_s(lambda: half @ half, seconds / 2), _best_s(lambda: square @ square, seconds / 2))
-    return 2 * size**3 / best_s
-
-
-def _memory_bytes_per_s(torch: Any, seconds: float, size_bytes: int = 256 * MIB) -> float:
+    product_s = min(_best_s(lambda: half @ half, each_s), _best_s(lambda: square @ square, each_s))
     source = torch.ones(size_bytes // 4)
     target = torch.zeros_like(source)
-    read = size_bytes / _best_s(source.sum, seconds / 2)
-    copied = 2 * size_bytes / _best_s(lambda: target.copy_(source), seconds / 2)
-    return max(read, copied)
+    read = size_bytes / _best_s(source.sum, each_s)
+    copied = 2 * size_bytes / _best_s(lambda: target.copy_(source), each_s)
+    return 2 * size**3 / product_s, max(read, copied)
 
 
 def _best_s(action: Callable[[], object], budget_s: float) -> float:
