@@ -111,14 +111,18 @@ def measure(
         SpecbookError: if another campaign runs on this machine, or a record cannot be written.
         EngineError: if every point failed, or a lossless check did.
     """
-    hardware = detect()
+    hardware, sweeps = detect(), [sweep for plan in plans for sweep in plan.parts()]
     _refuse_impossible(plans, hardware, replicate)
     with _alone():
         with console.busy("reading weights and what is on disk"):
             todo = missing(plans, hardware, since, replicate)
             if problem := resources.few_requests(todo):
                 raise ConfigError(problem)
-            if not dirty and (todo or _more(plans, hardware, since)):
+            if not dirty and (
+                todo
+                or any(experiments.missing(plan, hardware, since) for plan in plans)
+                or any(lossless_check.missing(sweep, hardware) for sweep in sweeps)
+            ):
                 provenance.refuse_uncommitted()
             rounds = list(order.rounds(todo, at_once))
         if rounds:
@@ -126,7 +130,7 @@ def measure(
             with console.busy("finding out how fast this machine can be"):
                 hardware = with_peaks(hardware)
         made = _measure_rounds(rounds, hardware)
-        for sweep in (sweep for plan in plans for sweep in plan.parts()):
+        for sweep in sweeps:
             lossless_check.measure_missing(sweep, hardware)
         tried = [record for plan in plans for record in experiments.measure(plan, hardware, since)]
         records.pack(hardware.id)
@@ -140,44 +144,28 @@ def _refuse_impossible(plans: Sequence[AnyPlan], hardware: Hardware, replicate: 
             "this machine does not say which host it is (no boot id): measure again with --since"
         )
     for plan in plans:
-        _refuse_other(machines.read(plan.hardware), hardware, machines.folder(plan.hardware))
+        wanted = machines.read(plan.hardware)
+        if not wanted.fits(hardware.kind, hardware.gpu_name):  # else records would bear another's name
+            want = f"{wanted.kind} {wanted.name}" if wanted.name != "*" else wanted.kind
+            raise ConfigError(
+                f"params/{machines.folder(plan.hardware)} is for {want}, and this machine is {hardware.id}: "
+                "choose another --hardware, or copy the folder and say in its machine.yaml which machines it "
+                "is for"
+            )
         resources.refuse(plan, hardware)
         experiments.check(plan)
         if why := experiments.unavailable(plan):
             raise ConfigError(why)
 
 
-def _refuse_other(wanted: machines.Machine, hardware: Hardware, folder: str) -> None:
-    """What another machine measured would bear the folder's name."""
-    if not wanted.fits(hardware.kind, hardware.gpu_name):
-        want = f"{wanted.kind} {wanted.name}" if wanted.name != "*" else wanted.kind
-        raise ConfigError(
-            f"params/{folder} is for {want}, and this machine is {hardware.id}: choose another --hardware, "
-            "or copy the folder and say in its machine.yaml which machines it is for"
-        )
-
-
-def _more(plans: Sequence[AnyPlan], hardware: Hardware, since: datetime | None) -> bool:
-    """Whether experiments or lossless checks are missing."""
-    sweeps = (sweep for plan in plans for sweep in plan.parts())
-    return any(experiments.missing(plan, hardware, since) for plan in plans) or any(
-        lossless_check.missing(sweep, hardware) for sweep in sweeps
-    )
-
-
-def _progress(rounds: Sequence[order.Together]) -> tqdm:
-    stages = [stage for together in rounds for stage in together]
-    work = sum(SERVER_START_WORK * len(stage.servers) + sum(map(_work, stage.points)) for stage in stages)
-    return tqdm(
-        total=math.ceil(work), desc="measuring", disable=not rounds, leave=False,
-        bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed} < {remaining}",
-    )  # fmt: skip
-
-
 def _measure_rounds(rounds: Sequence[order.Together], hardware: Hardware) -> list[RunRecord]:
     """Measure the rounds of a campaign; EngineError if every point failed."""
-    made = []
-    with _progress(rounds) as bar:
+    stages, made = [stage for together in rounds for stage in together], []
+    work = sum(SERVER_START_WORK * len(stage.servers) + sum(map(_work, stage.points)) for stage in stages)
+    with tqdm(
+        total=math.ceil(work), desc="measuring", disable=not rounds, leave=False,
+        bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed} < {remaining}",
+    ) as bar:  # fmt: skip
         for together in rounds:
             refuse_another(hardware, detect())
             made += _measure_round(together, hardware, bar)
