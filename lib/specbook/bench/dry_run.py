@@ -192,15 +192,11 @@ def _start_s(good: Iterable[RunRecord]) -> float | None:
         rounds.setdefault(run.round.id, []).append(run)
     starts_s = []
     for name, runs in rounds.items():
-        if (began := _began(name)) is not None:
-            first = min(datetime.fromisoformat(run.started_at) for run in runs)
-            arms = len({run.point.arm for run in runs}) if runs[0].hardware.kind == "cpu" else 1
-            starts_s.append((first - began).total_seconds() / arms)
+        try:
+            began = datetime.strptime(name.partition("-")[0], STAMP).replace(tzinfo=UTC)
+        except ValueError:
+            continue
+        first = min(datetime.fromisoformat(run.started_at) for run in runs)
+        arms = len({run.point.arm for run in runs}) if runs[0].hardware.kind == "cpu" else 1
+        starts_s.append((first - began).total_seconds() / arms)
     return median(starts_s) if starts_s else None
-
-
-def _began(round_id: str) -> datetime | None:
-    try:
-        return datetime.strptime(round_id.partition("-")[0], STAMP).replace(tzinfo=UTC)
-    except ValueError:
-        return None

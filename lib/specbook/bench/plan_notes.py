@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import starmap
+from operator import attrgetter
 from pathlib import Path
 
 from specbook import console, paths, records
 from specbook.config import Plan, prompt_files
-from specbook.config.prompt_files import Prompt
 from specbook.config.schema import Target, Traffic, resolve_model
 from specbook.engine import preflight
 from specbook.errors import ConfigError
@@ -41,7 +41,9 @@ def of_caps(sweeps: Iterable[Plan]) -> list[str]:
 
 
 def _capped(runs: Sequence[RunRecord], target: Target, traffic: Traffic) -> str | None:
-    alike = [run for run in runs if _asked_the_same(run, target, traffic)]
+    asked = attrgetter("domain", "prompts", "temperature")
+    own = [run for run in runs if run.point.target.model == target.model]
+    alike = [run for run in own if asked(run.point.traffic) == asked(traffic)]
     longest = max(alike, key=lambda run: run.point.traffic.max_tokens, default=None)
     if longest is None or (allowed := longest.point.traffic.max_tokens) <= traffic.max_tokens:
         return None
@@ -52,13 +54,6 @@ def _capped(runs: Sequence[RunRecord], target: Target, traffic: Traffic) -> str 
         f"max_tokens {traffic.max_tokens} ends most answers of {target.name} to {traffic.domain}: nine of "
         f"ten had up to {tokens.quantile(0.9):.0f} tokens where {allowed} were allowed"
     )
-
-
-def _asked_the_same(run: RunRecord, target: Target, traffic: Traffic) -> bool:
-    asked = run.point.traffic
-    return run.point.target.model == target.model and (asked.domain, asked.prompts, asked.temperature) == (
-        traffic.domain, traffic.prompts, traffic.temperature
-    )  # fmt: skip
 
 
 def say(sweeps: Sequence[Plan]) -> None:
@@ -91,8 +86,9 @@ def too_long(plan: Plan) -> str | None:
         return None
     asked = {prompt.id: prompt for traffic in plan.traffic() for prompt in prompt_files.for_traffic(traffic)}
     # A token is a byte or more, so only what has more bytes than there is room for is worth a tokenizer.
-    texts = {one.id: text for one in asked.values() if len((text := _text(one)).encode()) > room}
-    long = {name: n for name, n in _lengths(file, texts).items() if n > room}
+    said = ((name, "".join(turn["content"] or "" for turn in one.turns())) for name, one in asked.items())
+    large = {name: text for name, text in said if len(text.encode()) > room}
+    long = {name: n for name, n in _lengths(file, large).items() if n > room}
     if not long:
         return None
     name, n = next(iter(long.items()))
@@ -102,10 +98,6 @@ def too_long(plan: Plan) -> str | None:
         f"server will refuse them (first: {name!r}, {n} tokens): raise target.max_model_len, lower "
         "max_tokens, or remove them"
     )
-
-
-def _text(prompt: Prompt) -> str:
-    return "".join(turn["content"] or "" for turn in prompt.turns())
 
 
 def _lengths(file: Path, texts: dict[str, str]) -> dict[str, int]:

@@ -8,7 +8,6 @@ import json
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from specbook import paths
 from specbook.bench.hardware import PEAKS
@@ -29,13 +28,6 @@ TOKENIZER = "models/pocket-dense"
 OF_A_TOKENIZER = ("tokenizer*", "chat_template*", "special_tokens_map.json")
 
 
-class Draft(NamedTuple):
-    """What a draft keeps in memory."""
-
-    weight_bytes: float | None
-    num_layers: int
-
-
 def lines(plans: Sequence[AnyPlan]) -> list[str]:
     """One for each server; none where machine.yaml does not say the memory."""
     texts = []
@@ -43,12 +35,8 @@ def lines(plans: Sequence[AnyPlan]) -> list[str]:
         machine = machines.read(hardware)
         points = {point.key: point for plan in plans if plan.hardware == hardware for point in plan.points()}
         if machine.memory_bytes is not None and points:
-            texts += [server(machine, *one) for one in _servers(points.values())]
+            texts += [server(machine, *arm) for arm in dict.fromkeys(one.arm for one in points.values())]
     return texts
-
-
-def _servers(points: Iterable[Point]) -> Iterable[Arm]:
-    return dict.fromkeys(point.arm for point in points)
 
 
 def server(machine: Machine, target: Target, speculation: Speculation | None) -> str:
@@ -93,7 +81,7 @@ def refuse(plan: AnyPlan, hardware: Hardware) -> None:
     machine = machines.read(plan.hardware).model_copy(update={**here, "title": title})
     if machine.memory_bytes is None:
         return
-    for target, speculation in _servers(plan.points()):
+    for target, speculation in dict.fromkeys(point.arm for point in plan.points()):
         memory = memory_of(machine, target, speculation)
         if memory is not None and not memory.sequences:
             raise ConfigError(
@@ -120,28 +108,28 @@ def memory_of(machine: Machine, target: Target, speculation: Speculation | None)
         raise ConfigError(
             f"tensor_parallel_size {ranks} does not divide {sized.shape.num_heads} attention heads"
         )
-    draft = drafted(target, speculation)
+    draft_bytes, draft_layers = drafted(target, speculation)
     return Memory.of(
         sized.shape, sized.form, machine.rank_memory_bytes, target.max_model_len, target.max_num_seqs,
-        ranks=ranks, draft_bytes=draft.weight_bytes, draft_layers=draft.num_layers,
+        ranks=ranks, draft_bytes=draft_bytes, draft_layers=draft_layers,
         num_speculative_tokens=speculation.num_speculative_tokens if speculation else 0,
         share=target.memory_share,
     )  # fmt: skip
 
 
-def drafted(target: Target, speculation: Speculation | None) -> Draft:
-    """What the draft keeps; a method without a model keeps nothing there."""
+def drafted(target: Target, speculation: Speculation | None) -> tuple[float | None, int]:
+    """(bytes of the draft's weights, None where not known; its layers): no method without a model has any."""
     if speculation is None or speculation.model is None:
-        return Draft(0.0, 0)
+        return 0.0, 0
     if head := models.head_of_shape(speculation.model):
-        return Draft(head.weight_bytes, head.num_layers)
+        return head.weight_bytes, head.num_layers
     folder = Path(resolve_model(speculation.model))
     if folder.is_dir():
         layers = Checkpoint(folder.name, read_config(folder)).get("num_hidden_layers") or 1
-        return Draft(sum(p.stat().st_size for p in weight_files(folder)), layers)
+        return sum(p.stat().st_size for p in weight_files(folder)), layers
     named = models.by_hub_id(target.model)
     head = models.load(named[0]).head_of(speculation.model) if named else None
-    return Draft(head.weight_bytes, head.num_layers) if head else Draft(None, 1)
+    return (head.weight_bytes, head.num_layers) if head else (None, 1)
 
 
 def dollars(machine: Machine, devices: int, hours: float) -> str:
