@@ -118,7 +118,7 @@ def memory_of(machine: Machine, target: Target, speculation: Speculation | None)
 
 
 def drafted(target: Target, speculation: Speculation | None) -> tuple[float | None, int]:
-    """(bytes of the draft's weights, None where not known; its layers): no method without a model has any."""
+    """(bytes of the draft's weights, None where not known; its layers); nothing without a model."""
     if speculation is None or speculation.model is None:
         return 0.0, 0
     if head := models.head_of_shape(speculation.model):

@@ -18,23 +18,7 @@ from specbook.bench.experiments.registry import (
     work,
 )
 
-__all__ = [
-    "check",
-    "import_all",
-    "measure",
-    "missing",
-    "of_chapter",
-    "register",
-    "replay",
-    "unavailable",
-    "work",
-]
+__all__ = ["check", "measure", "missing", "of_chapter", "register", "replay", "unavailable", "work"]
 
-
-def import_all() -> None:
-    """Import every file of this folder: each registers its experiment."""
-    for module in iter_modules(__path__):
-        import_module(f"{__name__}.{module.name}")
-
-
-import_all()
+for module in iter_modules(__path__):  # each registers its experiment
+    import_module(f"{__name__}.{module.name}")

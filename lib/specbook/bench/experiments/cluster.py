@@ -90,8 +90,10 @@ class _Run:
                 operator.start()
                 requests = load.join()
                 operator.join()
-        finally:
-            self._restore()
+        finally:  # leave no fault behind
+            if self.adapter is not None:
+                self._start_metrics()
+            self._delete_scaler()
         return ClusterRun(
             kubernetes=self.api.version, nodes=len(self.api.get("/api/v1/nodes")["items"]),
             changed=tuple(changed), translated=tuple(self.notes), segments_s=tuple(load.segments_s),
@@ -270,9 +272,3 @@ class _Run:
         return (
             f"{allowed} of {len(answers)} evictions were allowed, {answers.count(429)} refused by the budget"
         )
-
-    def _restore(self) -> None:
-        """Leave no fault behind: the adapter's registration back, no autoscaler."""
-        if self.adapter is not None:
-            self._start_metrics()
-        self._delete_scaler()

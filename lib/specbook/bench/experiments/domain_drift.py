@@ -128,13 +128,10 @@ class Controller:
         before = len(self._fallback.switches)
         self._fallback.see(readings[-1][0], grown.drafts.sum(), grown.accepted.sum())
         for switch in self._fallback.switches[before:]:
-            self._turn(switch.drafting, switch.length)
-
-    def _turn(self, drafting: bool, length: float) -> None:
-        self._router.preferred = "drafting" if drafting else "plain"
-        in_flight = {name: n for name, n in self._router.in_flight.items() if n}
-        switched = ServerSwitch(at_s=0.0, drafting=drafting, length=length, in_flight=in_flight)
-        self.switches.append((switched, time.perf_counter()))
+            self._router.preferred = "drafting" if switch.drafting else "plain"
+            in_flight = {name: n for name, n in self._router.in_flight.items() if n}
+            how = {"drafting": switch.drafting, "length": switch.length, "in_flight": in_flight}
+            self.switches.append((ServerSwitch(at_s=0.0, **how), time.perf_counter()))
 
 
 def _fallback_work(asked: FallbackEpisodes) -> Work:
@@ -168,18 +165,13 @@ def _arms(asked: FallbackEpisodes, pair: Sequence[Server]) -> list[RoutedArm]:
         order = list(ARMS)
         random.Random(asked.seed + repeat).shuffle(order)
         for name in order:
-            _both_up(pair)
+            # With one of them gone the router serves by the other, and an arm would bear the wrong name.
+            if ended := next((server for server in pair if not server.is_alive()), None):
+                raise EngineError(
+                    f"a server ended between two arms: {ended.obituary()} (log: {ended.log_path})"
+                )
             made.append(one_arm(asked, pair, name, repeat))
     return made
-
-
-def _both_up(pair: Sequence[Server]) -> None:
-    """With one of them gone the router serves by the other, and an arm would bear the wrong name."""
-    for server in pair:
-        if not server.is_alive():
-            raise EngineError(
-                f"a server ended between two arms: {server.obituary()} (log: {server.log_path})"
-            )
 
 
 def one_arm(asked: FallbackEpisodes, pair: Sequence[Server], name: ArmName, repeat: int) -> RoutedArm:

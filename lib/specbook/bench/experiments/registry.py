@@ -184,7 +184,7 @@ def replay(
             f"`specbook run {plan.chapter} --hardware {plan.hardware} --group {plan.group}` runs it"
         )
     in_order = [newest[asked.key] for asked in _of(plan) if asked.key in newest]
-    return [(record, _result(record)) for record in in_order]
+    return [(one, _REGISTRY[one.experiment.name].result.model_validate(one.result)) for one in in_order]
 
 
 def of_chapter(chapter: str, hardware: str) -> list[tuple[ExperimentRecord, Frozen]]:
@@ -199,10 +199,6 @@ def _facts(record: ExperimentRecord) -> dict[tuple[str, ...], str]:
     given: dict[str, Any] = record.experiment.parameters
     weights = record.provenance.weights_sha256.items()
     return {(role, str(given.get(ROLES[role], {}).get("model"))): sha for role, sha in weights}
-
-
-def _result(record: ExperimentRecord) -> Frozen:
-    return _REGISTRY[record.experiment.name].result.model_validate(record.result)
 
 
 def _good(plan: AnyPlan, hardware_id: str | None = None) -> list[ExperimentRecord]:

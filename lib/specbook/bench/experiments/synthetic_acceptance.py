@@ -53,7 +53,9 @@ def compare_acceptance(asked: SyntheticAcceptance) -> AcceptanceComparison:
     """
     with ExitStack() as stack:
         real = _warm(stack.enter_context(Server(asked.target, asked.speculation)), asked)
-        rates = _rates(_counted(real, asked))
+        # With the prompts of the turns to come: those of the largest batch, which hold the others'.
+        largest = asked.phases(max(asked.concurrency))
+        rates = _rates([_turn(real, largest, turn).counted for turn in range(asked.turns)])
         real.pause()
         how = asked.speculation.model_copy(update={"synthetic_acceptance_rates": rates})
         played = _warm(stack.enter_context(Server(asked.target, how)), asked)
@@ -67,12 +69,6 @@ def _warm(server: Server, asked: SyntheticAcceptance) -> Server:
     for batch in asked.concurrency:
         _turn(server, asked.phases(batch), WARM_SEED)
     return server
-
-
-def _counted(real: Server, asked: SyntheticAcceptance) -> list[SpecDecodeCounters]:
-    """With the prompts of the turns to come: those of the largest batch, which hold the others'."""
-    how = asked.phases(max(asked.concurrency))
-    return [_turn(real, how, turn).counted for turn in range(asked.turns)]
 
 
 def _pair(asked: SyntheticAcceptance, batch: int, *servers: Server) -> Pair:
