@@ -130,7 +130,7 @@ def forecast(works: Iterable[Work], done: Iterable[RunRecord], machine: Machine 
     Args:
         works: `work_of` rounds; an experiment's windows are taken for points.
         done: records of the machine that will measure them; none where that is another one.
-        what: which machine that is: what was not measured is taken from its datasheet.
+        machine: which that is: what was not measured is taken from its datasheet.
 
     Returns:
         Medians over the most alike points, request for request: the same but for the restart, else with other

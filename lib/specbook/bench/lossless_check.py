@@ -39,11 +39,8 @@ def check(
 
     Args:
         target: its execution mode is that of all arms but the control, which takes the other one.
-        speculation: how to draft.
         traffic: one per domain.
         num_prompts: of each, in file order.
-        max_tokens: output cap.
-        hardware: this machine.
         concurrency: requests in flight; above 1 an answer may also depend on what shared its batch.
 
     Yields:

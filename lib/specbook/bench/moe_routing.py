@@ -17,11 +17,7 @@ from specbook.errors import ConfigError
 
 
 def load(folder: Path, router_noise: float = 0.0) -> PreTrainedModel:
-    """The model in float32, on the CPU.
-
-    Raises:
-        ConfigError: if it has no experts, or the noise is negative.
-    """
+    """The model in float32, on the CPU; ConfigError if it has no experts, or the noise is negative."""
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     if not routers(model):
         raise ConfigError(f"{folder.name} is no mixture of experts known here: give a qwen3_moe model")
@@ -37,13 +33,7 @@ def routers(model: torch.nn.Module) -> list[Qwen3MoeTopKRouter]:
 def disturb(model: torch.nn.Module, strength: float, seed: int = 0) -> None:
     """Add Gaussian noise to every router's logits, anew for each token, expert and pass, as in the engine.
 
-    Args:
-        model: changed in place.
-        strength: standard deviation of the noise, in logits; 0 changes nothing.
-        seed: of the noise.
-
-    Raises:
-        ConfigError: if the strength is negative.
+    `strength` is its standard deviation, in logits: 0 changes nothing, and ConfigError if it is negative.
     """
     if strength < 0:
         raise ConfigError(f"router_noise {strength:g} is negative: a standard deviation is 0 or more")
@@ -66,15 +56,9 @@ def disturb(model: torch.nn.Module, strength: float, seed: int = 0) -> None:
 
 @torch.inference_mode()
 def chosen(model: PreTrainedModel, prompt: Sequence[int], answer: Sequence[int]) -> NDArray[np.bool_]:
-    """Which experts each token of an answer takes, in the answer's context.
+    """[tokens of the answer, layers, experts]: true where a token takes an expert, in the answer's context.
 
-    Args:
-        model: from `load`.
-        prompt: token ids before the answer.
-        answer: token ids.
-
-    Returns:
-        [tokens of the answer, layers, experts], true where a token takes an expert.
+    The model is one of `load`; prompt and answer are token ids.
     """
     taken: list[torch.Tensor] = []
     hooks = [

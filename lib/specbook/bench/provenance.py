@@ -180,10 +180,7 @@ def unshipped(record: AnyRecord) -> dict[str, str]:
 
 
 def drop_unshipped(report: Callable[[str], None]) -> list[AnyRecord]:
-    """Take the records of unshipped weights out of `results/`, and say which before they go.
-
-    Args:
-        report: called with a line per set of weights.
+    """Take the records of unshipped weights out of `results/`; `report` gets a line per set before they go.
 
     Raises:
         RecordError: if git does not hold every record as it is: history would not keep it.

@@ -28,10 +28,7 @@ class Watch:
     Long prompts on a slow machine are no silence. Each chunk of a prompt moves a figure of the engine's; and
     should one step take minutes, then so did the start, which ran one, and the prompts before.
 
-    Args:
-        server: under load from now on.
-        load: a closed loop always has a request in flight; between Poisson arrivals an engine may rest.
-        clock: seconds, monotonic.
+    A closed loop always has a request in flight; between Poisson arrivals an engine may rest.
     """
 
     def __init__(self, server: Server, load: Load, clock: Callable[[], float] = time.monotonic) -> None:
@@ -41,12 +38,7 @@ class Watch:
         self._cpu_s = self._cpu()
 
     def __call__(self) -> None:
-        """Look, if it is time to.
-
-        Raises:
-            HangError: if no figure moved for too long.
-            EngineError: if the server has ended.
-        """
+        """Look, if it is time to; HangError if no figure moved too long, EngineError if the server ended."""
         if not self._server.is_alive():
             raise EngineError("the server went away under load")
         now = self._clock()
@@ -96,10 +88,7 @@ def stalled(result: dict[str, Any], load: Load) -> str | None:
 
     Prompts whose first tokens end a silence may take a while to read: no longer than decoding as many tokens
     in steps of this batch, twice; and, token for token, no longer than thrice what is usual in this window.
-
-    Args:
-        result: the load generator's.
-        load: its kind; in a closed loop a step serves `concurrency` sequences.
+    `result` is the load generator's.
     """
     starts, ttfts, e2es, input_tokens = (
         np.asarray(result[name], float) for name in ("start_times", "ttfts", "latencies", "input_lens")

@@ -84,11 +84,7 @@ class Phases(Frozen):
         ]  # fmt: skip
 
     def prompts(self, seed: int) -> list[Prompt]:
-        """[num_requests], drawn for this seed.
-
-        Raises:
-            ConfigError: if a domain has no prompts.
-        """
+        """[num_requests], drawn for this seed; ConfigError if a domain has no prompts."""
         rng, names = random.Random(seed), {domain for phase in self.phases for domain in phase}
         by_domain = {name: files.for_traffic(Traffic(domain=name)) for name in sorted(names)}
         return [rng.choice(by_domain[rng.choice(self._phase(i, rng))]) for i in range(self.num_requests)]
@@ -152,17 +148,13 @@ class Reader:
 def send(
     how: Phases, server: Server, seed: int, watch: Callable[[], None] = lambda: None, url: str | None = None
 ) -> dict[str, Any]:
-    """Send the phases to a server that is up, or to the router before it at `url`.
+    """Send the phases to a server that is up; returns the load generator's result.
 
     Args:
-        how: the phases.
         server: its target and API key are used.
         seed: of the prompts.
         watch: called twice a second.
-        url: where to send them; None for the server's own.
-
-    Returns:
-        The load generator's result.
+        url: of a router before the server; None for the server's own.
 
     Raises:
         EngineError: if it fails, or takes too long.

@@ -135,10 +135,7 @@ def fullest(checks: Iterable[LosslessRecord]) -> list[LosslessRecord]:
     """Checks with the most prompts, or the newest: one for each target, precision and speculation.
 
     A model that was trained again is another model, an upgraded engine another engine: older checks do not
-    count.
-
-    Args:
-        checks: oldest first.
+    count. They are given oldest first.
     """
     best: dict[str, LosslessRecord] = {}
     for check in checks:

@@ -42,11 +42,7 @@ class Pack:
         return run_id in self._rows()
 
     def requests(self, run_id: str) -> pd.DataFrame:
-        """One run's rows.
-
-        Raises:
-            RecordError: if the rows' file is missing or was changed, or holds none for this run.
-        """
+        """One run's rows; RecordError if their file is missing or was changed, or holds none for this run."""
         rows = self._rows()
         if run_id not in rows:
             raise RecordError(f"{self.rows_path} has no requests of {run_id}: restore it from git")
@@ -64,11 +60,7 @@ class Pack:
 
 
 def packs(folder: Path) -> list[Pack]:
-    """The packs of one chapter's folder.
-
-    Raises:
-        RecordError: if one was changed after it was written.
-    """
+    """The packs of one chapter's folder; RecordError if one was changed after it was written."""
     return [read(path) for path in files(folder)]
 
 

@@ -182,11 +182,8 @@ def replay(plan: AnyPlan, here: str | None = None) -> RunSet:
     """The runs of a plan's points, in its order, all from one `machine`. Targets bear the plan's name.
 
     Of several hosts of that machine the newest that measured every point is taken; where none did, all are.
-    Empty for a chapter that sweeps no server; `bench.experiments.replay` reads its experiments.
-
-    Args:
-        plan: a chapter's, or a part of one.
-        here: id of the machine to prefer; see `machine`.
+    Empty for a chapter that sweeps no server; `bench.experiments.replay` reads its experiments. `here` is the
+    id of the machine to prefer.
 
     Raises:
         ConfigError: if nothing was ever measured for this plan.
@@ -225,10 +222,7 @@ def machine(
     `here`, if it has measured any of them; else the one that measured most, of two the one that measured
     last. Machines that the folder is for come before all others: a page says whose records it shows.
 
-    Args:
-        measured: key and good record of what a plan asks for, sweeps or experiments.
-        hardware: folder of params/.
-        here: id of a machine.
+    `measured` is the key and a good record of what a plan asks for, sweeps or experiments.
     """
     all_of_them, wanted = list(measured), machines.read(hardware)
     fitting = [one for one in all_of_them if wanted.fits(one[1].hardware.kind, one[1].hardware.gpu_name)]

@@ -62,11 +62,7 @@ def check_writable(hardware_id: str) -> None:
 
 
 def read(path: Path) -> AnyRecord:
-    """Read and check one record's own file.
-
-    Raises:
-        RecordError: if it cannot be read, is not JSON, or not a record of this schema.
-    """
+    """Read one record's own file; RecordError if that fails, or it is no JSON or no record of this schema."""
     try:
         return _single(path.read_bytes())
     except OSError as error:
@@ -81,11 +77,7 @@ def _single(data: bytes) -> AnyRecord:
 
 
 def packed(path: Path) -> tuple[AnyRecord, ...]:
-    """The records of one pack.
-
-    Raises:
-        RecordError: if the pack was changed, or one is not a record of this schema.
-    """
+    """The records of one pack; RecordError if it was changed, or one is not a record of this schema."""
     return _packed(packfile.read(path))
 
 
@@ -143,11 +135,7 @@ def _singles(where: Path) -> Iterator[AnyRecord]:
 
 
 def folders(hardware_id: str | None = None) -> list[Path]:
-    """The chapters' folders of one machine (default: all machines), by name.
-
-    Raises:
-        RecordError: if what should hold them is no folder.
-    """
+    """The chapters' folders of one machine (default: all), by name; RecordError if results/ is no folder."""
     top = paths.results_dir()
     if os.path.lexists(top) and not top.is_dir():
         raise RecordError(f"{top} is no folder: move it away, or set SPECBOOK_RESULTS to one")
@@ -155,11 +143,7 @@ def folders(hardware_id: str | None = None) -> list[Path]:
 
 
 def requests(record: RunRecord) -> pd.DataFrame:
-    """The record's per-request rows.
-
-    Raises:
-        RecordError: if the record failed, or its rows are missing or were changed.
-    """
+    """The record's per-request rows; RecordError if it failed, or they are missing or were changed."""
     if record.measurement is None:
         raise RecordError(f"{record.run_id} failed ({record.reason}): it has no requests")
     path = folder(record.hardware.id, record.chapter) / record.measurement.requests_file

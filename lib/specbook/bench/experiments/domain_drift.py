@@ -52,11 +52,7 @@ def _drift_work(asked: Drift) -> Work:
 
 @register("drift", Drift, DriftEpisodes, _drift_work)
 def drift(asked: Drift) -> DriftEpisodes:
-    """Episode after episode on one server.
-
-    Raises:
-        EngineError: if the server does not start, ends, hangs, or loses a request.
-    """
+    """Episodes on one server; EngineError if it does not start, ends, hangs, or loses a request."""
     weights = weights_of(asked)
     with Server(asked.target, asked.speculation) as server:
         traffic_phases.warm(asked.traffic, server)
@@ -175,11 +171,7 @@ def _arms(asked: FallbackEpisodes, pair: Sequence[Server]) -> list[RoutedArm]:
 
 
 def one_arm(asked: FallbackEpisodes, pair: Sequence[Server], name: ArmName, repeat: int) -> RoutedArm:
-    """One window through a router of its own.
-
-    Raises:
-        EngineError: if nothing is answered.
-    """
+    """One window through a router of its own; EngineError if nothing is answered."""
     how = asked.traffic
     urls = dict(zip(NAMES, (server.client.url for server in pair), strict=True))
     trial = ("drafting", asked.policy.trial_every) if name == "fallback" else None

@@ -154,11 +154,7 @@ def _parts(
 
 
 def _once(server: Server, start: Counters, tokens: int, asked: int) -> Counters:
-    """The counters as soon as they have so many tokens more than at `start`.
-
-    Raises:
-        EngineError: if all that was asked is answered by then.
-    """
+    """The counters once they have so many tokens more than `start`; EngineError if all is answered first."""
     while (grown := counters.delta(start, now := server.counters()).server).generation_tokens < tokens:
         if grown.requests_finished >= asked:
             raise EngineError(

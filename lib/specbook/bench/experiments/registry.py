@@ -70,11 +70,7 @@ def check(plan: AnyPlan) -> None:
 
 
 def work(asked: Experiment) -> Work | None:
-    """What it is about to do; None if it does not say.
-
-    Raises:
-        ConfigError: if it, or a parameter, is unknown.
-    """
+    """What it is about to do, None if it does not say; ConfigError if it, or a parameter, is unknown."""
     definition, given = _parameters(asked)
     return definition.work(given) if definition.work else None
 
