@@ -17,15 +17,13 @@ from specbook.config import Plan, prompt_files
 from specbook.config.prompt_files import Prompt
 from specbook.config.schema import ExecutionMode, Speculation, Target, Traffic
 from specbook.engine.server import Server
-from specbook.records.lossless import FORKS, LosslessRecord, MarginsRecord, made_by
+from specbook.records.lossless import FORKS, SAME, LosslessRecord, MarginsRecord, made_by
 from specbook.records.run import Hardware, Provenance
 from specbook.stats import equality
 from specbook.stats.equality import Divergence
 from specbook.stats.estimate import Estimate
 
 OTHER: dict[ExecutionMode, ExecutionMode] = {"compiled": "eager", "eager": "compiled"}
-SAME = {"speculation": "equality", "control": "control", "repeat": "repeat"}
-"""Arm -> the field of `LosslessRecord` that says how many of its answers are the baseline's."""
 MARGINS_PER_ARM = 64
 MARGINS_LIMIT_S = 120.0
 """Seconds for all margins of a check. The rest stays unrated, and the page says how many were rated."""
@@ -55,7 +53,9 @@ def check(
     turns = [prompt.turns() for prompt in asked]
     answered: dict[str, list[Answer]] = {}
     origins: dict[str, Provenance] = {}
-    for name, arm in _arms(target, speculation).items():
+    other = target.model_copy(update={"execution": OTHER[target.execution]})
+    arms = {"repeat": (target, None), "speculation": (target, speculation), "control": (other, None)}
+    for name, arm in {**arms, "baseline": (target, None)}.items():
         with Server(*arm) as server:
             answered[name] = greedy.answers(server, turns, max_tokens, concurrency)
             origins[name] = _origin(server, _digest(traffic))
@@ -64,18 +64,11 @@ def check(
                     run_id=f"{began:%Y%m%dT%H%M%SZ}-lossless-{secrets.token_hex(2)}", schema_version=1,
                     kind="measured", started_at=began.isoformat(timespec="seconds"),
                     hardware=hardware, target=target, speculation=speculation,
-                    control_execution=OTHER[target.execution], max_tokens=max_tokens,
+                    control_execution=other.execution, max_tokens=max_tokens,
                     concurrency=concurrency, provenance=origins, **_compared(asked, answered),
                 )  # fmt: skip
                 yield made
                 yield from _margins(server, made, answered[name])
-
-
-def _arms(target: Target, speculation: Speculation) -> dict[str, tuple[Target, Speculation | None]]:
-    """What each server runs, the baseline's last: it rates what the others said."""
-    other = target.model_copy(update={"execution": OTHER[target.execution]})
-    every = {"repeat": (target, None), "speculation": (target, speculation), "control": (other, None)}
-    return {**every, "baseline": (target, None)}
 
 
 def _origin(server: Server, prompts_sha256: str) -> Provenance:

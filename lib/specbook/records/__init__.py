@@ -5,16 +5,7 @@ import gc
 import pandas as pd
 
 from specbook.records.packing import drop, pack
-from specbook.records.run import (
-    REQUEST_COLUMNS,
-    Kind,
-    Measurement,
-    RunRecord,
-    ServerCounters,
-    SpecDecodeCounters,
-    Throughput,
-    Utilisation,
-)
+from specbook.records.run import REQUEST_COLUMNS, RunRecord
 from specbook.records.run_set import RunSet, machine, of_chapter, recorded, replay
 from specbook.records.store import (
     append,
@@ -30,10 +21,9 @@ from specbook.records.store import (
 from specbook.records.validate import validate_all
 
 __all__ = [
-    "REQUEST_COLUMNS", "Kind", "Measurement", "RunRecord", "RunSet", "ServerCounters",
-    "SpecDecodeCounters", "Throughput", "Utilisation", "append", "check_writable", "drop", "everything",
-    "folder", "load", "load_lossless", "machine", "of_chapter", "pack", "read", "recorded", "replay",
-    "requests", "validate_all", "write_requests",
+    "REQUEST_COLUMNS", "RunRecord", "RunSet", "append", "check_writable", "drop", "everything", "folder",
+    "load", "load_lossless", "machine", "of_chapter", "pack", "read", "recorded", "replay", "requests",
+    "validate_all", "write_requests",
 ]  # fmt: skip
 
 if pd.options.mode.string_storage == "auto":

@@ -13,6 +13,8 @@ from specbook.stats.estimate import Estimate
 
 FORKS = {"speculation": "divergences", "control": "control_divergences", "repeat": "repeat_divergences"}
 """Arm -> the field of `LosslessRecord` that says where it parts from the baseline."""
+SAME = {"speculation": "equality", "control": "control", "repeat": "repeat"}
+"""Arm -> the field that says how many of its answers are the baseline's."""
 
 
 class LosslessRecord(Frozen):
@@ -50,7 +52,7 @@ class LosslessRecord(Frozen):
 
     @model_validator(mode="after")
     def _counts_agree(self) -> "LosslessRecord":
-        held = {"speculation": self.equality, "control": self.control, "repeat": self.repeat}
+        held: dict[str, Equality | None] = {arm: getattr(self, field) for arm, field in SAME.items()}
         for arm, equality in held.items():
             n, parted = (equality.n, equality.n - equality.equal) if equality else (len(self.prompt_ids), 0)
             divergences = len(getattr(self, FORKS[arm]))

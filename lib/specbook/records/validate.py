@@ -9,7 +9,7 @@ from pathlib import Path
 from specbook.errors import RecordError
 from specbook.records import packfile, store
 from specbook.records.lossless import MarginsRecord
-from specbook.records.run import Measurement, RunRecord
+from specbook.records.run import RunRecord
 from specbook.records.store import AnyRecord
 
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
@@ -72,13 +72,25 @@ def _problem(path: Path, record: AnyRecord) -> str | None:
     dated = not isinstance(record, MarginsRecord) and record.kind != "imported"
     if dated and (problem := _impossible_date(record.started_at)):
         return f"{path}: {problem}"
+    if not isinstance(record, RunRecord) or record.measurement is None:
+        return None
+    throughput, server = record.measurement.throughput, record.measurement.server
+    if server and throughput.output_tokens != server.generation_tokens:
+        return (
+            f"{path}: {throughput.output_tokens} output tokens, and the server counted "
+            f"{server.generation_tokens}: restore it from git"
+        )
+    if not math.isclose(
+        throughput.output_tokens_per_s * throughput.duration_s, throughput.output_tokens, rel_tol=1e-3
+    ):
+        return (
+            f"{path}: {throughput.output_tokens_per_s:g} tokens/s for {throughput.duration_s:g} s are not "
+            f"{throughput.output_tokens} tokens: restore it from git"
+        )
     try:
-        if isinstance(record, RunRecord) and record.measurement is not None:
-            _agrees(path, record.measurement)
-            _rows(path, record)
+        return _rows(path, record)
     except RecordError as error:
         return str(error)
-    return None
 
 
 def _impossible_date(text: str) -> str | None:
@@ -93,36 +105,20 @@ def _impossible_date(text: str) -> str | None:
     return None
 
 
-def _agrees(path: Path, measurement: Measurement) -> None:
-    """The figures of a window follow from each other."""
-    throughput, server = measurement.throughput, measurement.server
-    if server and throughput.output_tokens != server.generation_tokens:
-        raise RecordError(
-            f"{path}: {throughput.output_tokens} output tokens, and the server counted "
-            f"{server.generation_tokens}: restore it from git"
-        )
-    if not math.isclose(
-        throughput.output_tokens_per_s * throughput.duration_s, throughput.output_tokens, rel_tol=1e-3
-    ):
-        raise RecordError(
-            f"{path}: {throughput.output_tokens_per_s:g} tokens/s for {throughput.duration_s:g} s are not "
-            f"{throughput.output_tokens} tokens: restore it from git"
-        )
-
-
-def _rows(path: Path, record: RunRecord) -> None:
-    if path.suffix == ".json":
-        rows, throughput = store.requests(record), record.measurement.throughput
-        counted = (len(rows), int(rows["output_tokens"].sum()))
-        stated = (throughput.completed + throughput.failed, throughput.output_tokens)
-        if counted != stated:
-            raise RecordError(
-                f"{path} says {stated[0]} requests and {stated[1]} tokens, its rows say {counted[0]} and "
-                f"{counted[1]}: restore it from git"
-            )
-    # A pack's digest answers for each row: thousands of runs need not be taken apart.
-    elif not packfile.read(path).has_requests(record.run_id):
-        raise RecordError(f"{path} has no requests of {record.run_id}: restore it from git")
+def _rows(path: Path, record: RunRecord) -> str | None:
+    if path.suffix != ".json":
+        # A pack's digest answers for each row: thousands of runs need not be taken apart.
+        held = packfile.read(path).has_requests(record.run_id)
+        return None if held else f"{path} has no requests of {record.run_id}: restore it from git"
+    rows, throughput = store.requests(record), record.measurement.throughput
+    counted = (len(rows), int(rows["output_tokens"].sum()))
+    stated = (throughput.completed + throughput.failed, throughput.output_tokens)
+    if counted == stated:
+        return None
+    return (
+        f"{path} says {stated[0]} requests and {stated[1]} tokens, its rows say {counted[0]} and "
+        f"{counted[1]}: restore it from git"
+    )
 
 
 def _orphans(where: Path, singles: Contents, packs: Contents) -> Iterator[tuple[Path, str]]:
