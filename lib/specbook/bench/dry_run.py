@@ -100,21 +100,15 @@ class Forecast(NamedTuple):
         part = "" if estimated == self.points else f" for {estimated} of them, the others being new here"
         starts = "" if self.start_s is not None else f", without {self.starts} starts of servers"
         price = f"; {self.price}" if self.price else ""
-        return f"about {_long(self.seconds)}{part}{starts}, {self._basis()}{price}"
-
-    def _basis(self) -> str:
+        hours, minutes = f"{self.seconds / 3600:.1f} h", f"{max(1, round(self.seconds / 60))} min"
+        long = hours if self.seconds >= 2 * 3600 else minutes
         like = "by what like points took on this machine"
         sheet = (
             "by the datasheet's memory: answers at their cap, no draft accepted, "
             f"{resources.START_S / 60:.0f} min a start, checks left out"
         )
-        if not self.computed:
-            return like
-        return f"{self.measured} of them {like}, {self.computed} {sheet}" if self.measured else sheet
-
-
-def _long(seconds: float) -> str:
-    return f"{seconds / 3600:.1f} h" if seconds >= 2 * 3600 else f"{max(1, round(seconds / 60))} min"
+        basis = f"{self.measured} of them {like}, {self.computed} {sheet}" if self.measured else sheet
+        return f"about {long}{part}{starts}, {basis if self.computed else like}{price}"
 
 
 def work_of(rounds: Iterable[order.Together]) -> Work:

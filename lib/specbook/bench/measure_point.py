@@ -36,6 +36,8 @@ from specbook.stats import windows
 
 ALONE = Round(id="alone")
 """Round of a point that was measured beside no other."""
+TIMEOUT_S = 3600
+"""Of a window, and of its warm-up."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,7 @@ class Window:
     utilisation: Utilisation
 
 
-def measure(
-    server: Server, point: Point, *, hardware: Hardware, together: Round = ALONE, timeout_s: float = 3600
-) -> RunRecord:
+def measure(server: Server, point: Point, *, hardware: Hardware, together: Round = ALONE) -> RunRecord:
     """Measure one point on a running server.
 
     The per-request rows are on disk when this returns; the record is the caller's to `records.append`, which
@@ -72,7 +72,7 @@ def measure(
         job = loadgen.arguments(folder / "window", point, server.client.url, len(chosen))
         origin = _provenance(point, server, [arg.replace(str(folder), "build/bench") for arg in job])
         try:
-            window = _observe(server, point, folder, warmup, chosen, timeout_s)
+            window = _observe(server, point, folder, warmup, chosen)
             table = rows(window.result, [prompt.id for prompt in chosen])
             stood = stall.stalled(window.result, load)
             if problem := stood or disagreement(window, point) or not_full(table, load):
@@ -123,12 +123,12 @@ def _provenance(point: Point, server: Server | None, bench: list[str]) -> Proven
 
 
 def _observe(
-    server: Server, point: Point, folder: Path, warmup: list[Prompt], prompts: list[Prompt], timeout_s: float
+    server: Server, point: Point, folder: Path, warmup: list[Prompt], prompts: list[Prompt]
 ) -> Window:
     def load(name: str, sent: list[Prompt]) -> dict[str, Any]:
         return loadgen.send(
             folder / name, point, sent, server.client.url,
-            api_key=server.api_key, timeout_s=timeout_s, watch=stall.Watch(server, point.load),
+            api_key=server.api_key, timeout_s=TIMEOUT_S, watch=stall.Watch(server, point.load),
         )  # fmt: skip
 
     loadgen.shared().wait_ready()

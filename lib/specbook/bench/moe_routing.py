@@ -30,7 +30,7 @@ def routers(model: torch.nn.Module) -> list[Qwen3MoeTopKRouter]:
     return [module for module in model.modules() if isinstance(module, Qwen3MoeTopKRouter)]
 
 
-def disturb(model: torch.nn.Module, strength: float, seed: int = 0) -> None:
+def disturb(model: torch.nn.Module, strength: float) -> None:
     """Add Gaussian noise to every router's logits, anew for each token, expert and pass, as in the engine.
 
     `strength` is its standard deviation, in logits: 0 changes nothing, and ConfigError if it is negative.
@@ -39,7 +39,7 @@ def disturb(model: torch.nn.Module, strength: float, seed: int = 0) -> None:
         raise ConfigError(f"router_noise {strength:g} is negative: a standard deviation is 0 or more")
     if strength == 0:
         return
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
 
     def choose_again(router: Qwen3MoeTopKRouter, inputs, outputs):
         logits = outputs[0]

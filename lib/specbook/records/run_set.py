@@ -91,7 +91,8 @@ class RunSet(Sequence[RunRecord]):
 
     def __init__(self, runs: Iterable[RunRecord] = ()) -> None:
         self._runs = tuple(current(runs))
-        self._tables: dict[tuple[Any, ...], pd.DataFrame] = {}
+        self.tables: dict[tuple[Any, ...], pd.DataFrame] = {}
+        """By function and arguments: see `once`."""
 
     @classmethod
     def of(cls, runs: Iterable[RunRecord]) -> "RunSet":
@@ -137,12 +138,6 @@ class RunSet(Sequence[RunRecord]):
         runs = list(filter(wanted, self))
         return self if len(runs) == len(self) else RunSet(runs)
 
-    def table(self, name: tuple[Any, ...], make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-        """A table by its name, made when it is first asked for. The caller may add columns to it."""
-        if name not in self._tables:
-            self._tables[name] = make()
-        return self._tables[name].copy(deep=False)
-
 
 _KEPT: dict[tuple[tuple[int, str], ...], tuple[list[RunRecord], RunSet]] = {}
 """With the records that were read, so that no other takes one's id."""
@@ -156,8 +151,10 @@ def once(make: Callable[Concatenate[RunSet, P], pd.DataFrame]) -> Callable[..., 
 
     @wraps(make)
     def cached(runs: Iterable[RunRecord], *args: P.args, **how: P.kwargs) -> pd.DataFrame:
-        own = RunSet.of(runs)
-        return own.table((make.__qualname__, args, *sorted(how.items())), lambda: make(own, *args, **how))
+        own, name = RunSet.of(runs), (make.__qualname__, args, *sorted(how.items()))
+        if name not in own.tables:
+            own.tables[name] = make(own, *args, **how)
+        return own.tables[name].copy(deep=False)  # the caller may add columns
 
     return cached
 

@@ -79,8 +79,17 @@ def recorded(asked: Steps, domain: str) -> list[tuple[list[dict], str]]:
     weights = provenance.model_sha256(asked.target.model, asked.target.revision)
     answers: dict[str, tuple[list[dict], str]] = {}
     for run in records.load(detect().id):
-        if _fits(run, asked.target, domain, weights):
-            turns = {one.id: one.turns() for one in prompt_files.for_traffic(run.point.traffic)}
+        point, origin = run.point, run.provenance
+        if (
+            run.status == "ok"
+            and point.speculation is None
+            and point.traffic.domain == domain
+            and point.target.model == asked.target.model
+            and not point.target.router_noise
+            and origin.weights_sha256.get("target") == weights
+            and origin.prompts_sha256 == provenance.prompts_sha256(point.traffic)
+        ):
+            turns = {one.id: one.turns() for one in prompt_files.for_traffic(point.traffic)}
             rows = records.requests(run)
             rows = rows[rows["error"].isna() | (rows["error"] == "")]
             for name, text in rows[["prompt_id", "text"]].itertuples(index=False):
@@ -91,16 +100,6 @@ def recorded(asked: Steps, domain: str) -> list[tuple[list[dict], str]]:
             "this machine: measure the chapter's sweep first"
         )
     return list(answers.values())[: asked.answers_per_domain]
-
-
-def _fits(run: records.RunRecord, target: Target, domain: str, weights: str) -> bool:
-    point = run.point
-    return (
-        run.status == "ok" and point.speculation is None and point.traffic.domain == domain
-        and point.target.model == target.model and not point.target.router_noise
-        and run.provenance.weights_sha256.get("target") == weights
-        and run.provenance.prompts_sha256 == provenance.prompts_sha256(point.traffic)
-    )  # fmt: skip
 
 
 def encode(tokenizer, turns: Sequence[dict], text: str) -> tuple[list[int], list[int]]:
