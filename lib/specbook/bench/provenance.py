@@ -8,6 +8,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path, PurePath
@@ -77,10 +78,8 @@ def versions() -> dict[str, str]:
     engines = (package for each in engine.known() for package in each.packages)
     drafters = (wanted.partition("==")[0] for each in methods.known() for _, wanted in each.packages)
     for name in (*PACKAGES, *engines, *drafters):
-        try:
+        with suppress(metadata.PackageNotFoundError):
             installed[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return installed
 
 

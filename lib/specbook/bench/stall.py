@@ -44,17 +44,15 @@ class Watch:
         now = self._clock()
         if now - self._looked < PERIOD_S:
             return
-        self._looked, pulse = now, self._read()
+        self._looked = now
+        try:
+            pulse = self._server.pulse()
+        except EngineError:  # too busy to answer, or hanging: time tells which
+            pulse = None
         if pulse is not None and (self._pulse is None or pulse.figures != self._pulse.figures):
             self._pulse, self._moved, self._cpu_s = pulse, now, self._cpu()
         elif (silent_s := now - self._moved) > self._patience_s():
             raise self._hung(silent_s)
-
-    def _read(self) -> Pulse | None:
-        try:
-            return self._server.pulse()
-        except EngineError:  # too busy to answer, or hanging: time tells which
-            return None
 
     def _patience_s(self) -> float:
         prefill_s, running = (self._pulse.mean_prefill_s, self._pulse.requests) if self._pulse else (0.0, 0)

@@ -1,7 +1,7 @@
 """The record of a lossless check, and of the margins where its answers part; both lie beside the runs."""
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -22,6 +22,8 @@ class LosslessRecord(Frozen):
     another execution mode, and the baseline started again.
     """
 
+    chapter: ClassVar[str] = "lossless"
+    """The folder under `results/<hardware-id>/`."""
     record_type: Literal["lossless"] = "lossless"
     schema_version: Literal[1]
     run_id: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
@@ -67,11 +69,6 @@ class LosslessRecord(Frozen):
             )
         return self
 
-    @property
-    def chapter(self) -> str:
-        """The folder under `results/<hardware-id>/`."""
-        return "lossless"
-
     def p_value(self) -> float:
         """See `excess_p_value`: speculation against the control in the other mode, prompt by prompt."""
         return excess_p_value(self.equality.diverged, self.control.diverged)
@@ -83,6 +80,8 @@ class MarginsRecord(Frozen):
     The check's own baseline server rates both tokens before it stops, in the precision that it serves.
     """
 
+    chapter: ClassVar[str] = "lossless"
+    """The folder under `results/<hardware-id>/`."""
     record_type: Literal["margins"] = "margins"
     schema_version: Literal[1]
     run_id: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
@@ -92,11 +91,6 @@ class MarginsRecord(Frozen):
     hardware: Hardware
     margins_logits: dict[str, dict[str, float]]
     """Arm -> prompt -> `Divergence.margin_logits`; of many divergences only some are rated."""
-
-    @property
-    def chapter(self) -> str:
-        """The folder under `results/<hardware-id>/`."""
-        return "lossless"
 
 
 def with_margins(checks: Iterable[LosslessRecord], margins: Iterable[MarginsRecord]) -> list[LosslessRecord]:

@@ -2,7 +2,7 @@
 
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from specbook.config.chapter import Experiment
 from specbook.config.schema import KEY_VERSION, Frozen, Point
@@ -23,10 +23,8 @@ REQUEST_COLUMNS = (
 )  # fmt: skip
 
 
-class Hardware(BaseModel):
+class Hardware(Frozen):
     """One machine. Peaks are per device: one GPU, one Neuron chip, or the whole CPU."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     id: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
     """Slug that names the folder its records lie in, such as `cpu-amd-epyc-2c` or `cuda-nvidia-h200-1x`."""

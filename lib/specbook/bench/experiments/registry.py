@@ -14,7 +14,7 @@ from specbook.bench import provenance
 from specbook.bench.hardware import detect
 from specbook.config import AnyPlan, Chapter, load
 from specbook.config.chapter import Experiment
-from specbook.config.schema import Frozen, Point, Target, digest
+from specbook.config.schema import Frozen, Point, Target
 from specbook.deploy.kubectl import CONTEXT
 from specbook.errors import ConfigError, SpecbookError
 from specbook.records.run import ExperimentRecord, Hardware
@@ -93,16 +93,12 @@ def missing(plan: AnyPlan, hardware: Hardware, since: datetime | None = None) ->
     """Experiments of the plan without a good record of this machine with today's weights, from `since` (UTC)
     on."""
     oldest = since.isoformat() if since else ""
-    done = {
-        _identity(record.experiment, record.provenance.weights_sha256)
+    done = [
+        (record.experiment.key, record.provenance.weights_sha256)
         for record in _good(plan, hardware.id)
         if record.started_at >= oldest
-    }
-    return [asked for asked in _of(plan) if _identity(asked, weights_of(_parameters(asked)[1])) not in done]
-
-
-def _identity(asked: Experiment, weights: dict[str, str]) -> str:
-    return digest([asked.key, weights], 16)
+    ]
+    return [asked for asked in _of(plan) if (asked.key, weights_of(_parameters(asked)[1])) not in done]
 
 
 def weights_of(given: Frozen) -> dict[str, str]:
