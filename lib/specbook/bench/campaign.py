@@ -2,7 +2,7 @@
 
 import math
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 
@@ -69,7 +69,11 @@ def missing(
     points: dict[str, Point] = {}
     for point in (point for plan in plans for point in plan.points()):
         points.setdefault(point.key, point)  # the first chapter that asks for it owns it
-    held = {key: done.get(name, set()) for key, name in _names(points).items()}
+    origins = {arm: provenance.today(*arm) for arm in dict.fromkeys(point.arm for point in points.values())}
+    held: dict[str, set[str]] = {}
+    for key, point in points.items():
+        prompts = {"prompts_sha256": provenance.prompts_sha256(point.traffic)}
+        held[key] = done.get(identity(point, origins[point.arm].model_copy(update=prompts)), set())
     todo: set[str] = set()
     for turn in order.turns(points.values()):
         base = [p.key for p in turn if p.speculation is None]
@@ -78,16 +82,6 @@ def missing(
         unpaired = [key for key in arms if not (held[key] if beside is None else held[key] & beside)]
         todo |= {*unpaired, *(key for key in base if unpaired or not held[key])}
     return [point for key, point in points.items() if key in todo]
-
-
-def _names(points: Mapping[str, Point]) -> dict[str, str]:
-    """The identity that each point would have if it were measured now."""
-    origins = {arm: provenance.today(*arm) for arm in dict.fromkeys(point.arm for point in points.values())}
-    prompts = {key: provenance.prompts_sha256(point.traffic) for key, point in points.items()}
-    return {
-        key: identity(point, origins[point.arm].model_copy(update={"prompts_sha256": prompts[key]}))
-        for key, point in points.items()
-    }
 
 
 def measure(

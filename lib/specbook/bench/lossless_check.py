@@ -21,7 +21,6 @@ from specbook.records.lossless import FORKS, SAME, LosslessRecord, MarginsRecord
 from specbook.records.run import Hardware, Provenance
 from specbook.stats import equality
 from specbook.stats.equality import Divergence
-from specbook.stats.estimate import Estimate
 
 OTHER: dict[ExecutionMode, ExecutionMode] = {"compiled": "eager", "eager": "compiled"}
 MARGINS_PER_ARM = 64
@@ -85,7 +84,11 @@ def _compared(asked: Sequence[Prompt], answered: Mapping[str, list[Answer]]) -> 
     base = tokens.pop("baseline")
     parted = {FORKS[name]: tuple(equality.divergences(ids, base, arm)) for name, arm in tokens.items()}
     same = {SAME[name]: equality.compare(base, arm) for name, arm in tokens.items()}
-    accuracy = {name: _accuracy(asked, answers) for name, answers in answered.items()}
+    accuracy = {}
+    for name, answers in answered.items():
+        judged = [(p.row, a.text) for p, a in zip(asked, answers, strict=True) if greedy.knows(p.row)]
+        rows, texts = [row for row, _ in judged], [text for _, text in judged]
+        accuracy[name] = equality.accuracy(rows, texts, greedy.check)
     return {"prompt_ids": ids, "accuracy": accuracy, **same, **parted}
 
 
@@ -120,12 +123,6 @@ def _asked(traffic: Sequence[Traffic], num_prompts: int) -> list[Prompt]:
 
 def _digest(traffic: Sequence[Traffic]) -> str:
     return "+".join(map(provenance.prompts_sha256, traffic))
-
-
-def _accuracy(asked: Sequence[Prompt], answered: Sequence[Answer]) -> dict[str, Estimate]:
-    both = zip(asked, answered, strict=True)
-    judged = [(prompt.row, answer.text) for prompt, answer in both if greedy.knows(prompt.row)]
-    return equality.accuracy([row for row, _ in judged], [text for _, text in judged], greedy.check)
 
 
 def missing(plan: Plan, hardware: Hardware) -> list[tuple[Target, Speculation]]:
