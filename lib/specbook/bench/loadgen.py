@@ -86,12 +86,7 @@ class LoadGenerator:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=paths.root(),
             env={**os.environ, **self._tool.environment, **direct}, start_new_session=True,
         )  # fmt: skip
-        self._ready = False
-
-    @property
-    def pid(self) -> int:
-        """The worker's process."""
-        return self._process.pid
+        self.pid, self._ready = self._process.pid, False
 
     def is_alive(self) -> bool:
         """Whether the worker runs."""

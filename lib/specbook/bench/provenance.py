@@ -48,10 +48,7 @@ def git_state() -> tuple[str | None, bool | None]:
 
 @cache
 def _checkout(folder: Path) -> tuple[str | None, bool | None]:
-    """Commit of this folder, and whether lib/, params/ or models/ differ from it; both None where unknown.
-
-    It is as it was when first asked for: the code that runs was read then.
-    """
+    """As it was when first asked for: the code that runs was read then."""
     sha = git("rev-parse", "HEAD")
     status = git("status", "--porcelain", "--untracked-files=no", "--", "lib", "params", "models")
     return (sha, bool(status)) if sha and status is not None else (None, None)
