@@ -1,7 +1,6 @@
 """What to know of a plan's models and prompts: said before it is measured, and on its page."""
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from itertools import starmap
 from operator import attrgetter
 from pathlib import Path
@@ -36,8 +35,8 @@ def of_lengths(sweeps: Iterable[Plan]) -> list[str]:
 def of_caps(sweeps: Iterable[Plan]) -> list[str]:
     """Where records of a larger cap say that `max_tokens` ends most answers, and which cap would not."""
     runs = [run for run in records.load() if run.status == "ok" and run.point.speculation is None]
-    asked = ((plan.target, traffic) for plan in sweeps for traffic in plan.traffic())
-    return list(dict.fromkeys(filter(None, starmap(partial(_capped, runs), asked))))
+    notes = (_capped(runs, plan.target, traffic) for plan in sweeps for traffic in plan.traffic())
+    return list(dict.fromkeys(filter(None, notes)))
 
 
 def _capped(runs: Sequence[RunRecord], target: Target, traffic: Traffic) -> str | None:
