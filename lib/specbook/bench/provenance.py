@@ -7,7 +7,8 @@ import hashlib
 import os
 import platform
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
@@ -188,19 +189,15 @@ def drop_unshipped(report: Callable[[str], None]) -> list[AnyRecord]:
         return []
     commit = _committed_results()
     records.pack()
-    for line in _lines(dropped.values()):
-        report(f"{line}; commit {commit[:12]} keeps them")
-    records.drop(dropped)
-    return list(dropped.values())
-
-
-def _lines(dropped: Iterable[AnyRecord]) -> list[str]:
-    groups: dict[str, list[AnyRecord]] = {}
-    for record in dropped:
+    groups: Counter[str] = Counter()
+    for record in dropped.values():
         models = " and ".join(f"{model} {sha256[:12]}" for model, sha256 in sorted(unshipped(record).items()))
         old = f"weights of {models}" if models else "margins of such checks"
-        groups.setdefault(f"{record.hardware.id}/{record.chapter}, {old}", []).append(record)
-    return [f"{name}: {len(group)} records" for name, group in groups.items()]
+        groups[f"{record.hardware.id}/{record.chapter}, {old}"] += 1
+    for name, n in groups.items():
+        report(f"{name}: {n} records; commit {commit[:12]} keeps them")
+    records.drop(dropped)
+    return list(dropped.values())
 
 
 def _committed_results() -> str:
