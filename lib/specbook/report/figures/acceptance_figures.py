@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from specbook.analysis import moe_tables
 from specbook.analysis.versions import VERSIONS
 from specbook.report.figures import style
-from specbook.report.figures.style import METHODS, K, Reading, look, ordered, styled
+from specbook.report.figures.style import METHODS, K, Reading, look, ordered
 
 NO_DRAFT = "Nothing was drafted in these records."
 NO_VERSIONS = "A draft one version behind: not measured yet."
@@ -23,7 +23,6 @@ CLOCKS = {
 }
 
 
-@styled
 @style.or_words(NO_DRAFT)
 def by_position(table: pd.DataFrame) -> list[Axes]:
     """Rows of `acceptance.by_domain` of one K and load: joint and conditional, by draft position."""
@@ -43,7 +42,6 @@ def by_position(table: pd.DataFrame) -> list[Axes]:
     return axes
 
 
-@styled
 @style.or_words(NO_DRAFT)
 def conditional(table: pd.DataFrame) -> list[Axes]:
     """Rows of `acceptance.by_domain`, one K a method: conditional acceptance, a panel per domain.
@@ -74,7 +72,6 @@ def _ceiling(ax: Axes, ks: np.ndarray) -> None:
     ax.plot(ks, ks + 1, ":", color="black", label="all accepted (K + 1)")
 
 
-@styled
 @style.or_words(NO_DRAFT)
 def length(table: pd.DataFrame) -> Axes:
     """Rows of `acceptance.by_domain` of one load: acceptance length against K, under its ceiling K + 1."""
@@ -94,7 +91,6 @@ def length(table: pd.DataFrame) -> Axes:
     return ax
 
 
-@styled
 @style.or_words(NO_DRAFT)
 def length_by_method(table: pd.DataFrame) -> list[Axes]:
     """Rows of `acceptance.by_domain` of one load: length against K, a panel per domain, a line per method."""
@@ -116,7 +112,6 @@ def length_by_method(table: pd.DataFrame) -> list[Axes]:
     return style.finish(axes.values(), "tokens per step", 6)
 
 
-@styled
 @style.or_words(NO_DRAFT)
 def length_by_traffic(table: pd.DataFrame) -> list[Axes]:
     """Rows of `acceptance.by_domain`: length against K, a panel a method and load; open-ended is dashed."""
@@ -128,7 +123,6 @@ def length_by_traffic(table: pd.DataFrame) -> list[Axes]:
     return style.finish(axes, "tokens per verification step")
 
 
-@styled
 @style.or_words(NO_VERSIONS)
 def length_by_version(table: pd.DataFrame) -> list[Axes]:
     """Plot of acceptance length by domain, a panel a load, a colour for each version (`versions.lengths`)."""
@@ -143,7 +137,6 @@ def length_by_version(table: pd.DataFrame) -> list[Axes]:
     return style.finish(axes.values(), "tokens per step")
 
 
-@styled
 @style.or_words(NO_DRAFT)
 def by_request(table: pd.DataFrame) -> Axes:
     """Box plot of what a step of single answers yields, from `acceptance.by_request`, one arm a method."""
@@ -161,7 +154,6 @@ def by_request(table: pd.DataFrame) -> Axes:
     return ax
 
 
-@styled
 @style.or_words(NOT_COUNTED)
 def experts_touched(table: pd.DataFrame, num_experts: int, num_experts_per_token: int) -> Axes:
     """Rows of `moe_tables.touched`: experts against a step's tokens; the line is independent routing."""
@@ -181,7 +173,6 @@ def experts_touched(table: pd.DataFrame, num_experts: int, num_experts_per_token
     return ax
 
 
-@styled
 @style.or_words(NO_NOISE)
 def router_noise(table: pd.DataFrame) -> list[Axes]:
     """Rows of `moe_tables.noise`: acceptance, right answers and experts against the strength of the noise."""

@@ -76,7 +76,6 @@ def _name_lines(ax: Axes, table: pd.DataFrame) -> None:
         )  # fmt: skip
 
 
-@styled
 @style.or_words(NO_PAIR)
 def saved(table: pd.DataFrame) -> Axes:
     """`token_cost.savings`: share of the bill saved, by batch and domain; below 0 speculation is a cost."""
@@ -93,7 +92,6 @@ def saved(table: pd.DataFrame) -> Axes:
     return ax
 
 
-@styled
 @style.or_words(TOO_SLOW)
 def by_utilisation(table: pd.DataFrame, usd_per_hour: float, elsewhere: pd.DataFrame, served: str) -> Axes:
     """`token_cost.goodput` of one objective, by reservation; dotted: `api_prices.apis` for the same text."""

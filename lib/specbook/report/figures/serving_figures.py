@@ -87,7 +87,6 @@ def step_time(table: pd.DataFrame) -> Axes:
     return ax
 
 
-@styled
 @style.or_words("No step was profiled yet.")
 def step_parts(table: pd.DataFrame) -> Axes:
     """Plot with a bar an arm, in ms, cut into the parts of its step, from `analysis.steps.parts`."""
@@ -105,7 +104,6 @@ def step_parts(table: pd.DataFrame) -> Axes:
     return ax
 
 
-@styled
 @style.or_words(NO_ARRIVALS)
 def poisson(table: pd.DataFrame) -> list[Axes]:
     """Plot of served rate, latency and queue wait against the rate of arrivals.
@@ -157,7 +155,6 @@ def utilisation(table: pd.DataFrame) -> Axes:
     return ax
 
 
-@styled
 @style.or_words(NO_PAIR)
 def tail(table: pd.DataFrame) -> list[Axes]:
     """Plot of p99 minus the baseline's, in ms, the median's change beside it as a dash, both with intervals.
@@ -189,7 +186,6 @@ def _changes(ax: Axes, cell: pd.DataFrame, domain: str) -> None:
     style.with_interval(ax, beside, "place", ENDS, reading, **dash)
 
 
-@styled
 @style.or_words(NO_PAIR)
 def output_lengths(requests: pd.DataFrame, arms: Sequence[str]) -> list[Axes]:
     """Plot of the distribution of output lengths in two arms, a panel per domain.

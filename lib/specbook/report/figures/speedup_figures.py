@@ -23,7 +23,6 @@ def _predicted(axes: Mapping[str, Axes]) -> None:
     next(iter(axes.values())).plot([], [], "--", color="#555555", label="predicted")
 
 
-@styled
 @style.or_words(NO_PAIR)
 def by_load(table: pd.DataFrame) -> Axes:
     """Rows of `speedup.speedups`, one per load and domain, with its interval; above each its K."""
@@ -38,7 +37,6 @@ def by_load(table: pd.DataFrame) -> Axes:
     return ax
 
 
-@styled
 @style.or_words(NO_PAIR)
 def by_k(table: pd.DataFrame, predicted: pd.DataFrame) -> list[Axes]:
     """`speedup.speedups` of one method against K, a panel per batch; dashed: `prediction.speedups`."""
@@ -57,7 +55,6 @@ def by_k(table: pd.DataFrame, predicted: pd.DataFrame) -> list[Axes]:
     return style.finish(axes.values(), "speed-up over the best baseline")
 
 
-@styled
 @style.or_words(NO_PAIR)
 def by_batch(table: pd.DataFrame) -> list[Axes]:
     """Rows of `speedup.speedups`: a panel per domain, and in it a line per label over the batches."""
@@ -75,7 +72,6 @@ def by_batch(table: pd.DataFrame) -> list[Axes]:
     return style.finish(axes.values(), "speed-up over no speculation")
 
 
-@styled
 @style.or_words(NO_PAIR)
 def k_map(table: pd.DataFrame) -> list[Axes]:
     """The K of each batch and domain, a panel per method; the darker, the larger is what it gains at least.
@@ -103,7 +99,6 @@ def k_map(table: pd.DataFrame) -> list[Axes]:
     return list(axes.values())
 
 
-@styled
 @style.or_words(NO_PAIR)
 def by_method(best: pd.DataFrame) -> list[Axes]:
     """Rows of `speedup.best_k` by load and domain: a panel per load, with the domains measured at it."""
@@ -123,7 +118,6 @@ def by_method(best: pd.DataFrame) -> list[Axes]:
     return style.finish(axes.values(), "speed-up over the best baseline")
 
 
-@styled
 @style.or_words(NO_PAIR)
 def by_traffic(table: pd.DataFrame) -> list[Axes]:
     """Rows of `speedup.speedups` with speculation: speed-up against K; open-ended domains are dashed."""
@@ -133,7 +127,6 @@ def by_traffic(table: pd.DataFrame) -> list[Axes]:
     return style.finish(axes, "speed-up over the baseline")
 
 
-@styled
 @style.or_words(NO_PAIR)
 def step_prices(costs: pd.DataFrame, lines: pd.DataFrame) -> list[Axes]:
     """`prediction.step_costs`, a dot per domain, and the lines of `prediction.prices`: a panel per batch."""
@@ -154,7 +147,6 @@ def step_prices(costs: pd.DataFrame, lines: pd.DataFrame) -> list[Axes]:
     return style.finish(axes, "a step, in baseline steps")
 
 
-@styled
 @style.or_words(NO_PAIR)
 def crossover(means: pd.DataFrame, every_k: pd.DataFrame, pair: Sequence[str]) -> list[Axes]:
     """Speed-up of two methods against K, domains averaged, a panel per load; dashed: `prediction.every_k`.
@@ -209,7 +201,6 @@ def play(k: int, acceptance: float, draft_cost: float, verify_cost: float) -> No
     axes[0].annotate(f"{gain:.2f}×", (k, gain), xytext=(8, 8), textcoords="offset points")
 
 
-@styled
 @style.or_words("No arm has rounds enough for two sides.")
 def power(alarms: pd.DataFrame) -> Axes:
     """`gate.alarms` at many slowdowns: the share called worse, with its interval, a line a kind of replay."""

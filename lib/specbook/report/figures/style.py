@@ -41,9 +41,8 @@ K = "num_speculative_tokens"
 NO_PAIR = "No round here has both a baseline and an arm with speculation."
 MOST_IDS = 5
 """Records named one by one; of more, the count is said."""
-plt.switch_backend(
-    plt.get_backend()
-)  # a notebook's backend sets itself up when loaded: inside a context that is undone
+# A notebook's backend sets itself up when it is loaded: inside a context that would be undone.
+plt.switch_backend(plt.get_backend())
 styled = plt.rc_context(STYLE)
 """Decorator: everything a function draws is in the book's style."""
 
@@ -93,9 +92,10 @@ def panel_for_each(names: Iterable[str], **layout: Any) -> dict[str, Axes]:
 
 
 def or_words(why: str) -> Callable:
-    """Decorator: where a figure's first argument, a table, has no rows, `why` stands in its place."""
+    """Decorator: as `styled`; where the first argument, a table, has no rows, `why` stands in its place."""
 
     def decorate(draw: Callable) -> Callable:
+        @styled
         @functools.wraps(draw)
         def drawn(table: pd.DataFrame, *more: object) -> Axes | list[Axes]:
             return blank(why) if table.empty else draw(table, *more)

@@ -125,7 +125,6 @@ def episodes(shown: dict[str, Episode]) -> list[Axes]:
 
 
 @style.or_words(NO_DRIFT)
-@styled
 def monitors(table: pd.DataFrame) -> list[Axes]:
     """Plot of false alarms a day against the median delay, a panel for each kind of drift.
 
