@@ -26,7 +26,7 @@ UNKNOWN = "not split: a peak of this machine, or a size of the model, is unknown
 
 @styled
 def throughput(table: pd.DataFrame) -> list[Axes]:
-    """Plot of output tokens/s by batch, a panel per domain, with intervals, from `summaries.throughput`."""
+    """`summaries.throughput`: output tokens/s by batch with intervals, a panel per domain."""
     arms, means = list(dict.fromkeys(table["arm"])), summaries.over_restarts(table)
     axes = style.panel_for_each(ordered(table["domain"]), share_y=True)
     for domain, ax in axes.items():
@@ -41,10 +41,7 @@ def throughput(table: pd.DataFrame) -> list[Axes]:
 
 @styled
 def latency(table: pd.DataFrame) -> list[Axes]:
-    """Plot of latencies in ms with intervals, hollow where prompts are too few.
-
-    Made from `latency.table` by concurrency and arm.
-    """
+    """`latency.table` by concurrency and arm, in ms with intervals, hollow where prompts are too few."""
     arms = list(dict.fromkeys(table["arm"]))
     axes = style.panels(len(METRICS))
     for ax, (metric, title) in zip(axes, METRICS.items(), strict=True):
@@ -66,10 +63,7 @@ def _percentile(ax: Axes, cell: pd.DataFrame, line: str, hue: str, label: str) -
 
 @styled
 def step_time(table: pd.DataFrame) -> Axes:
-    """Plot of the measured step in ms, split into what the roofline accounts for and overhead.
-
-    Made from `steps.decode_steps`.
-    """
+    """`steps.decode_steps`: the measured step in ms, in what the roofline accounts for and overhead."""
     (ax,) = style.panels(1)
     names = [f"{row.execution}\nbatch {row.concurrency}" for row in table.itertuples()]
     least = 1e3 * table["least_s"].astype(float).fillna(0.0)
@@ -89,7 +83,7 @@ def step_time(table: pd.DataFrame) -> Axes:
 
 @style.or_words("No step was profiled yet.")
 def step_parts(table: pd.DataFrame) -> Axes:
-    """Plot with a bar an arm, in ms, cut into the parts of its step, from `analysis.steps.parts`."""
+    """`analysis.steps.parts`: a bar an arm, in ms, cut into the parts of its step."""
     arms, names = (list(dict.fromkeys(table[name])) for name in ("arm", "part"))
     (ax,) = style.panels(1, height=1.6 + 0.6 * len(arms))
     ends = pd.Series(0.0, index=arms)
@@ -106,10 +100,7 @@ def step_parts(table: pd.DataFrame) -> Axes:
 
 @style.or_words(NO_ARRIVALS)
 def poisson(table: pd.DataFrame) -> list[Axes]:
-    """Plot of served rate, latency and queue wait against the rate of arrivals.
-
-    Made from `latency.poisson`, one arm.
-    """
+    """`latency.poisson` of one arm: served rate, latency and queue wait against the rate of arrivals."""
     axes = style.panels(3)
     for domain in ordered(table["domain"]):
         cell, hue = table[table["domain"] == domain].sort_values("rate_per_s"), colour(domain)
@@ -136,10 +127,7 @@ def poisson(table: pd.DataFrame) -> list[Axes]:
 
 @styled
 def utilisation(table: pd.DataFrame) -> Axes:
-    """Plot of how busy the processor (or the GPU) was, mean over domains and restarts.
-
-    Made from `steps.utilisation`.
-    """
+    """`steps.utilisation`: how busy the processor (or the GPU) was, mean over domains and restarts."""
     (ax,) = style.panels(1, height=3.2)
     gpu, busy = table["gpu_utilisation"].notna().any(), steps.busy(table)
     arms = list(dict.fromkeys(table["arm"]))
@@ -157,9 +145,8 @@ def utilisation(table: pd.DataFrame) -> Axes:
 
 @style.or_words(NO_PAIR)
 def tail(table: pd.DataFrame) -> list[Axes]:
-    """Plot of p99 minus the baseline's, in ms, the median's change beside it as a dash, both with intervals.
-
-    Made from `tail.tails`, one arm per load. Hollow: few prompts, or late first chunks.
+    """`tail.tails`, one arm per load: p99 minus the baseline's, in ms, beside it the median's change as a
+    dash, both with intervals. Hollow: few prompts, or late first chunks.
     """
     titles = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "E2E"}
     there, loads, axes = style.placed(table), list(dict.fromkeys(table["load"])), style.panels(3)
@@ -188,10 +175,7 @@ def _changes(ax: Axes, cell: pd.DataFrame, domain: str) -> None:
 
 @style.or_words(NO_PAIR)
 def output_lengths(requests: pd.DataFrame, arms: Sequence[str]) -> list[Axes]:
-    """Plot of the distribution of output lengths in two arms, a panel per domain.
-
-    Made from `summaries.pooled_requests`.
-    """
+    """`summaries.pooled_requests`: the distribution of output lengths in two arms, a panel per domain."""
     axes = style.panel_for_each(ordered(requests["domain"]), height=3.2, share_y=True)
     for domain, ax in axes.items():
         for arm, line in zip(arms, ("-", "--"), strict=True):

@@ -84,12 +84,9 @@ def k_map(table: pd.DataFrame) -> list[Axes]:
     for method, ax in axes.items():
         for row in table[table["method"] == method].itertuples():
             x, y = batches.index(row.concurrency), domains.index(row.domain)
-            share = {
-                "alpha": 0.6 * max(0.0, np.log(row.bound)) / most,
-                "color": style.PALETTE[0],
-                "linewidth": 0,
-            }
-            ax.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, **share))
+            alpha = 0.6 * max(0.0, np.log(row.bound)) / most
+            square = Rectangle((x - 0.5, y - 0.5), 1, 1, color=style.PALETTE[0], alpha=alpha, linewidth=0)
+            ax.add_patch(square)
             words = f"K={row.k}\n{row.bound:.2f}×" if row.k else "off"
             ax.text(x, y, words, ha="center", va="center", fontsize=10)
         style.names_axis(ax, [f"{batch:g}" for batch in batches])

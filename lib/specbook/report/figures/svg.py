@@ -93,12 +93,8 @@ def _on_a_phone(fig: Figure) -> Iterator[None]:
     rows = -(-len(axes) // columns)
     grid = GridSpec(rows, columns, figure=fig)
     labels = [label for ax in axes for label in ax.get_legend_handles_labels()[1]]
-    _lay_out(
-        fig,
-        axes,
-        (PHONE, MARGIN + (ROW * rows if rows > 1 else size[1])),
-        [grid[i] for i in range(len(axes))],
-    )
+    height = MARGIN + (ROW * rows if rows > 1 else size[1])
+    _lay_out(fig, axes, (PHONE, height), [grid[i] for i in range(len(axes))])
     if legends:
         fig.legends.clear()
         style.legend_above(axes, max(1, int(PHONE / (SIGN + LETTER * max(map(len, labels))))))

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from specbook.analysis import day as traffic_day
 from specbook.analysis import drift, scaling
-from specbook.records.experiment_results import ClusterRun, DayArms, Episode, FallbackArms, RoutedArm
+from specbook.records.experiment_results import ClusterRun, DayArms, Episode, FallbackArms
 from specbook.report.figures import style
 from specbook.report.figures.style import colour, look, styled
 
@@ -22,47 +22,37 @@ NO_DRIFT = "No drift was recorded for this plan."
 @styled
 def timeline(run: ClusterRun) -> list[Axes]:
     """One run in four panels: the load with what waits, both signals, pods, and the time to first token."""
-    axes = style.panels(4, height=2.0, columns=1)
+    load, signals, pods, latency = axes = style.panels(4, height=2.0, columns=1)
     readings, served = scaling.timeline(run), scaling.over_time(run, EVERY_S)
-    _load(axes[0], readings, served)
-    _signals(axes[1], readings)
-    _pods(axes[2], readings)
-    _latency(axes[3], served)
-    left, right = float(readings["at_s"].min()), run.ended_s + 20
+    at_s, served_at_s = readings["at_s"], served["at_s"]
+
+    load.step(served_at_s, served["arrivals_per_s"], where="mid", color=LOAD, label="arrivals, 1/s")
+    load.plot(at_s, readings["waiting"], color=WAITING, linewidth=1.2, label="requests waiting")
+    _tooltips(load, served, "arrivals_per_s", "arrivals {:.1f} /s")
+
+    for name, hue, label in (("queue_wait_ms", WAITING, "queue wait"),
+                             ("queue_time_p95_ms", WANTED, "p95 queue time")):  # fmt: skip
+        signals.plot(at_s, readings[name] / 1e3, color=hue, linewidth=1.2, label=f"{label}, s")
+        signals.axhline(scaling.TARGET_MS[name] / 1e3, color=hue, linestyle=":", linewidth=1.2)
+
+    pods.step(at_s, readings["ready"], where="post", color=READY, label="pods ready")
+    pods.step(at_s, readings["wanted"], where="post", color=WANTED, label="pods wanted", linestyle="--")
+    changed = readings[readings["ready"].diff().fillna(0) != 0]
+    _tooltips(pods, changed, "ready", "pods ready {:.0f}")
+    pods.yaxis.get_major_locator().set_params(integer=True)
+
+    latency.plot(served_at_s, served["ttft_s"], color=LOAD, label=f"TTFT, median of {EVERY_S:g} s")
+    latency.plot(served_at_s, served["ttft_max_s"], color="#888888", linewidth=1.0, label="slowest, s")
+    _tooltips(latency, served, "ttft_s", "median TTFT {:.2f} s")
+
+    left, right = float(at_s.min()), run.ended_s + 20
     for ax in axes:
         _events(ax, run)
-        ax.set_xlim(max(left, -20), min(right, float(readings["at_s"].max())))
+        ax.set_xlim(max(left, -20), min(right, float(at_s.max())))
         ax.set_ylim(bottom=0)
         ax.legend(loc="lower left", bbox_to_anchor=(-0.01, 0.97), ncols=2)
     axes[-1].set_xlabel("seconds since the load began")
     return axes
-
-
-def _load(ax: Axes, readings: pd.DataFrame, served: pd.DataFrame) -> None:
-    ax.step(served["at_s"], served["arrivals_per_s"], where="mid", color=LOAD, label="arrivals, 1/s")
-    ax.plot(readings["at_s"], readings["waiting"], color=WAITING, linewidth=1.2, label="requests waiting")
-    _tooltips(ax, served, "arrivals_per_s", "arrivals {:.1f} /s")
-
-
-def _signals(ax: Axes, readings: pd.DataFrame) -> None:
-    for name, hue, label in (("queue_wait_ms", WAITING, "queue wait"),
-                             ("queue_time_p95_ms", WANTED, "p95 queue time")):  # fmt: skip
-        ax.plot(readings["at_s"], readings[name] / 1e3, color=hue, linewidth=1.2, label=f"{label}, s")
-        ax.axhline(scaling.TARGET_MS[name] / 1e3, color=hue, linestyle=":", linewidth=1.2)
-
-
-def _pods(ax: Axes, read: pd.DataFrame) -> None:
-    ax.step(read["at_s"], read["ready"], where="post", color=READY, label="pods ready")
-    ax.step(read["at_s"], read["wanted"], where="post", color=WANTED, label="pods wanted", linestyle="--")
-    changed = read[read["ready"].diff().fillna(0) != 0]
-    _tooltips(ax, changed, "ready", "pods ready {:.0f}")
-    ax.yaxis.get_major_locator().set_params(integer=True)
-
-
-def _latency(ax: Axes, served: pd.DataFrame) -> None:
-    ax.plot(served["at_s"], served["ttft_s"], color=LOAD, label=f"TTFT, median of {EVERY_S:g} s")
-    ax.plot(served["at_s"], served["ttft_max_s"], color="#888888", linewidth=1.0, label="slowest, s")
-    _tooltips(ax, served, "ttft_s", "median TTFT {:.2f} s")
 
 
 def _tooltips(ax: Axes, table: pd.DataFrame, y: str, form: str) -> None:
@@ -97,17 +87,13 @@ def slots(runs: Mapping[str, ClusterRun]) -> list[Axes]:
             _events(ax, run)
             ax.set_ylim(bottom=0)
             ax.set_xlim(0, run.ended_s)
-    _same_height(axes[: len(runs)])
-    _same_height(axes[len(runs) :])
+    for row in (axes[: len(runs)], axes[len(runs) :]):
+        top = max(ax.get_ylim()[1] for ax in row)
+        for ax in row:
+            ax.set_ylim(0, top)
     axes[len(runs)].set_ylabel("median TPOT, ms")
     style.finish(axes[: len(runs)], "requests")
     return axes
-
-
-def _same_height(axes: Sequence[Axes]) -> None:
-    top = max(ax.get_ylim()[1] for ax in axes)
-    for ax in axes:
-        ax.set_ylim(0, top)
 
 
 @styled
@@ -126,9 +112,9 @@ def episodes(shown: dict[str, Episode]) -> list[Axes]:
 
 @style.or_words(NO_DRIFT)
 def monitors(table: pd.DataFrame) -> list[Axes]:
-    """Plot of false alarms a day against the median delay, a panel for each kind of drift.
+    """`drift.compare`: false alarms a day against the median delay, a panel for each kind of drift.
 
-    Each monitor has a line over the times that it is given. Made from `drift.compare`.
+    Each monitor has a line over the times that it is given.
     """
     axes, names = style.panel_for_each(table["drift"], share_y=True), sorted(set(table["monitor"]))
     for kind, ax in axes.items():
@@ -161,18 +147,14 @@ def fallback(result: FallbackArms, thresholds: Sequence[float]) -> list[Axes]:
     below.set_xlabel("seconds")
     right = max(above.get_xlim()[1], below.get_xlim()[1])
     for ax in (above, below):
-        _switches(ax, arms["fallback"])
+        for switch in arms["fallback"].switches:
+            ax.axvline(switch.at_s, color="black", linewidth=1.0)
+        for at in arms["fallback"].episode.drift_s:
+            ax.axvline(at, color="black", linewidth=1.0, linestyle="--")
+        ax.set_ylim(bottom=0)
         ax.set_xlim(0, right)
     style.finish([below], f"E2E, median of {SMOOTH_S:g} s, s")
     return [above, below]
-
-
-def _switches(ax: Axes, arm: RoutedArm) -> None:
-    for switch in arm.switches:
-        ax.axvline(switch.at_s, color="black", linewidth=1.0)
-    for at in arm.episode.drift_s:
-        ax.axvline(at, color="black", linewidth=1.0, linestyle="--")
-    ax.set_ylim(bottom=0)
 
 
 @styled
