@@ -94,14 +94,15 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPECBOOK_RESULTS", str(folder / "results"))
         synthetic.write(plan)
-        given = calculator_page.write(records.replay(plan), folder / "book")
+        given = calculator_page.render(records.replay(plan))
     form = (BOOK / "_parts" / "calculator.html").read_text()
     page = folder / "book" / "page.html"
+    page.parent.mkdir()
     page.write_text(
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Calculator</title>'
         '<meta name="viewport" content="width=device-width">'
         '<link rel="stylesheet" href="../_static/tools.css"></head>'
-        f'<body class="bd-article">{form}{given.read_text()}</body></html>'
+        f'<body class="bd-article">{form}{given}</body></html>'
     )
     return page.as_uri()
 

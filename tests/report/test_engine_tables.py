@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 import synthetic
-from specbook import config, records
+from specbook import config
 from specbook.report import engine_tables
 from specbook.report.engine_tables import HARDWARE, PLAN
 
@@ -21,14 +21,13 @@ def results(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
 
 
-def measured(**worlds):
-    """Records of the plan, each target in the world that is given for its engine."""
+def measure(**worlds):
+    """Write records of the plan, each target in the world that is given for its engine."""
     written = set()  # a sweep may share its baselines with one before it
     for sweep in config.load(PLAN, HARDWARE, "full").sweeps:
         world = worlds[sweep.target.engine]
         synthetic.write(sweep, world=dataclasses.replace(world, failed=either(written, world)))
         written |= {point.key for point in sweep.points()}
-    return records.of_chapter(PLAN, HARDWARE)
 
 
 def either(written, world):
@@ -39,14 +38,15 @@ def rows(page, *words):
     return [line for line in page.splitlines() if all(f"| {word} " in line for word in words)]
 
 
-def test_without_records_it_says_what_measures_them(tmp_path):
-    assert engine_tables.write(tmp_path).read_text() == f"{engine_tables.NOTHING}\n"
+def test_without_records_it_says_what_measures_them():
+    assert engine_tables.render() == f"{engine_tables.NOTHING}\n"
     assert "`specbook run appendix_engines` measures it" in engine_tables.NOTHING
     assert engine_tables.faster_baseline() == []
 
 
 def test_a_faster_engine_that_gains_less_is_told_so():
-    page = engine_tables.render(measured(vllm=SLOW, llama_cpp=FAST))
+    measure(vllm=SLOW, llama_cpp=FAST)
+    page = engine_tables.render()
     first, wide, narrow = rows(page, "batch 1")[:3]
     assert "| vLLM (float32)" in first
     assert ", faster |" not in first
@@ -67,14 +67,15 @@ def test_a_faster_engine_that_gains_less_is_told_so():
 @pytest.mark.parametrize(("drafted", "tables"), [(True, 1), (False, 3)])
 def test_a_campaign_cut_short_is_drawn_so_far(drafted, tables):
     lacking = dataclasses.replace(SLOW, failed=lambda point: (point.speculation is None) == drafted)
-    page = engine_tables.render(measured(vllm=lacking, llama_cpp=lacking))
+    measure(vllm=lacking, llama_cpp=lacking)
+    page = engine_tables.render()
     assert sum(line.startswith("| load") for line in page.splitlines()) == tables
     assert "nan" not in page.lower()
     assert engine_tables.faster_baseline() == []
 
 
 def test_the_front_page_names_a_faster_engine():
-    measured(vllm=SLOW, llama_cpp=FAST)
+    measure(vllm=SLOW, llama_cpp=FAST)
     (said,) = engine_tables.faster_baseline()
     assert "Without speculation llama.cpp (float32) serves smollm2-135m at 1." in said
     assert said.endswith("(batch 32) the speed of vLLM (float32).")
@@ -82,7 +83,8 @@ def test_the_front_page_names_a_faster_engine():
 
 
 def test_the_front_page_is_silent_where_the_first_is_faster():
-    page = engine_tables.render(measured(vllm=FAST, llama_cpp=SLOW))
+    measure(vllm=FAST, llama_cpp=SLOW)
+    page = engine_tables.render()
     assert ", slower |" in page
     assert "| more " in page
     assert engine_tables.faster_baseline() == []

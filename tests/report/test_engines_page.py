@@ -87,5 +87,5 @@ def test_every_published_speedup_has_a_date_and_source():
 
 
 def test_without_records_and_rows_it_says_so(runs):
-    assert engines_page.render([], []).count(engines_page.NONE) == 2
-    assert f"Windows of 1 machine, measured from {runs[0].started_at[:10]}" in engines_page.render(runs, [])
+    assert engines_page.sections([], []).count(engines_page.NONE) == 2
+    assert f"Windows of 1 machine, measured from {runs[0].started_at[:10]}" in engines_page.sections(runs, [])

@@ -19,6 +19,11 @@ from specbook.stats import theory
 BOOK = Path(__file__).parents[2] / "book"
 SLIDERS = {"k": (5, 1, 16, 1), "acceptance": (0.7, 0, 1, 0.05), "draft_cost": (0.1, 0, 0.5, 0.01),
            "verify_cost": (1.2, 1, 4, 0.1)}  # fmt: skip
+UNASKED = (
+    render.published_page, render.engines_page, render.engine_tables, render.memory_page,
+    render.break_even_page,
+)  # fmt: skip
+"""Pages that do not depend on what a book is of."""
 
 
 def page(folder, name, hardware="cpu", group="full"):
@@ -96,9 +101,9 @@ def without_chapter_two(tmp_path, project, monkeypatch):
 
     monkeypatch.setattr(render, "execute", execute)
     monkeypatch.setattr(render, "_prepare_in", lambda kernel, *plan: render.prepare(*plan))
-    for unasked in (render.published_page, render.engines_page, render.memory_page, render.break_even_page):
-        monkeypatch.setattr(unasked, "write", lambda folder: None)
-    monkeypatch.setattr(render.calculator_page, "write", lambda runs, folder: None)
+    for unasked in UNASKED:
+        monkeypatch.setattr(unasked, "render", lambda: "")
+    monkeypatch.setattr(render.calculator_page, "render", lambda runs: "")
     monkeypatch.setattr(render, "SHIPPED", ("01_baseline", "cpu", "quick"))
     return tmp_path / "book" / "executed", shown
 
@@ -134,10 +139,10 @@ def test_the_calculator_starts_from_prices_and_one_k_has_none(tmp_path, project,
     monkeypatch.setattr(render, "_drafting", lambda *plan: [])
     monkeypatch.setattr(render, "_records", lambda plan: runs)
     monkeypatch.setattr(render.records, "replay", lambda plan: "shipped")
-    monkeypatch.setattr(render.headline, "write", lambda runs, folder: None)
-    for unasked in (render.published_page, render.engines_page, render.memory_page, render.break_even_page):
-        monkeypatch.setattr(unasked, "write", lambda folder: None)
-    monkeypatch.setattr(render.calculator_page, "write", lambda runs, folder: given.append(runs))
+    monkeypatch.setattr(render.headline, "render", lambda runs: "")
+    for unasked in UNASKED:
+        monkeypatch.setattr(unasked, "render", lambda: "")
+    monkeypatch.setattr(render.calculator_page, "render", lambda runs: given.append(runs) or "")
     render.prepare(["02_eagle3"], group="quick")
     assert given == [runs if own else "shipped"]
 

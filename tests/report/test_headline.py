@@ -51,11 +51,11 @@ def test_writing_twice_changes_nothing(tmp_path: Path, runs: list):
 def test_k_is_called_the_best_only_where_it_was_swept(
     tmp_path: Path, runs: list, monkeypatch: pytest.MonkeyPatch
 ):
-    single = headline.write(runs, tmp_path).read_text()
+    single = headline.render(runs)
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path / "swept"))
     swept = config.load("02_eagle3", "cpu", "quick", num_speculative_tokens=[1, 5])
     synthetic.write(swept)
-    pages = [single, headline.write(records.replay(swept), tmp_path).read_text()]
+    pages = [single, headline.render(records.replay(swept))]
     assert ["best K" in page for page in pages] == [False, True]
 
 

@@ -58,10 +58,6 @@ def test_a_reported_size_is_between_checkpoint_and_padded():
     assert "https://github.com/vllm-project/vllm/issues/33155" in row
 
 
-def test_the_page_is_written_where_the_book_includes_it(tmp_path):
-    assert memory_page.write(tmp_path / "executed").name == "memory.md"
-
-
 def test_a_shape_that_is_not_counted_names_its_file(monkeypatch):
     monkeypatch.setattr(models, "config", lambda name: {"model_type": "mamba"})
     with pytest.raises(

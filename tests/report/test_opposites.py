@@ -171,7 +171,7 @@ def _change(path: Path, fields: Mapping[str, Any]) -> None:
 
 
 @pytest.fixture(scope="module")
-def pages(truth: Truth, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def pages(truth: Truth) -> dict[str, str]:
     """What the cells of each chapter showed, and the front page's answer."""
     left_out = {*truth.refused, *truth.alike, *(OF_EXPERIMENTS if truth is not FIRST else ())}
     told = {
@@ -179,10 +179,8 @@ def pages(truth: Truth, tmp_path_factory: pytest.TempPathFactory) -> dict[str, s
         for name, plan in chapters.PLANS.items()
         if not {name, plan} & left_out
     }
-    front = headline.write(
-        records.replay(config.load("02_eagle3", "cpu", "quick")), tmp_path_factory.mktemp("front")
-    )
-    return told | {"front": front.read_text()}
+    front = headline.render(records.replay(config.load("02_eagle3", "cpu", "quick")))
+    return told | {"front": front}
 
 
 def claims(text: str, patterns: Sequence[str]) -> list[str]:

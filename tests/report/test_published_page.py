@@ -20,8 +20,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The page as a file, with its script and its style beside it, and no theme around it."""
     folder = tmp_path_factory.mktemp("page")
     shutil.copytree(STATIC, folder / "_static")
-    body = published_page.write(folder / "book").read_text()
+    body = published_page.render()
     page = folder / "book" / "page.html"
+    page.parent.mkdir()
     page.write_text(
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'

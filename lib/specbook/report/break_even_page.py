@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
-from pathlib import Path
 from statistics import fmean
 
 import pandas as pd
@@ -14,7 +13,6 @@ from specbook.bench import experiments
 from specbook.config.machines import Machine
 from specbook.errors import ConfigError
 from specbook.records.run import RunRecord
-from specbook.report import executed_pages
 from specbook.report.memory_page import accelerators
 from specbook.report.provenance_line import credit, credit_experiments
 from specbook.report.tables import markdown
@@ -29,11 +27,6 @@ SHAPES = (
     "on GSM8K: a better draft than any EAGLE-3 head of these models that is published. The table has the "
     "speed over that without speculation, if a draft were so good (*When does a draft pay?* says how):"
 )
-
-
-def write(folder: Path) -> Path:
-    """Write `break_even.md` into `folder`."""
-    return executed_pages.put(folder, "break_even.md", render())
 
 
 def render() -> str:

@@ -4,7 +4,6 @@ import html
 import json
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from specbook.analysis import acceptance, api_prices, prediction
@@ -25,12 +24,11 @@ ALWAYS = ("Claude Sonnet 5", "GPT-5.4")
 Entry = dict[str, Any]
 
 
-def write(runs: Sequence[RunRecord], folder: Path) -> Path:
-    """Write `calculator.html`, which `book/calculator.md` includes, into `folder`."""
+def render(runs: Sequence[RunRecord]) -> str:
+    """What `book/calculator.md` includes: the prices that are missing, the data, and the scripts."""
     body = json.dumps(data(runs), ensure_ascii=True).replace("</", "<\\/")
     scripts = executed_pages.scripts("calculator", "..")
-    text = f'{_unverified()}<script type="application/json" id="calculator-data">{body}</script>\n{scripts}\n'
-    return executed_pages.put(folder, "calculator.html", text)
+    return f'{_unverified()}<script type="application/json" id="calculator-data">{body}</script>\n{scripts}\n'
 
 
 def _unverified() -> str:

@@ -1,7 +1,6 @@
 """One model on two engines in the same rounds: for `book/engines.md`, and a sentence of the front page."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import pandas as pd
 
@@ -10,7 +9,6 @@ from specbook.analysis import engines
 from specbook.config.schema import Target
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
-from specbook.report import executed_pages
 from specbook.report.provenance_line import credit, served_by, window_warnings
 from specbook.report.tables import markdown
 from specbook.stats.estimate import Estimate
@@ -24,13 +22,9 @@ Names = Mapping[str, str]
 """Title by the target's name, in the plan's order."""
 
 
-def write(folder: Path) -> Path:
-    """Write `two_engines.md` into `folder`."""
-    return executed_pages.put(folder, "two_engines.md", render(records.of_chapter(PLAN, HARDWARE)))
-
-
-def render(runs: RunSet) -> str:
+def render() -> str:
     """Four tables: speeds, gains, steps, and answers that are the same; and whose numbers they are."""
+    runs = records.of_chapter(PLAN, HARDWARE)
     if not runs:
         return f"{NOTHING}\n"
     names = {name: title(target) for name, target in _targets(runs).items()}

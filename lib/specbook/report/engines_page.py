@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 import pandas as pd
 
@@ -13,7 +12,6 @@ from specbook.engine.base import Engine
 from specbook.records import published
 from specbook.records.published import PublishedRow
 from specbook.records.run import RunRecord
-from specbook.report import engine_tables, executed_pages
 from specbook.report.published_page import short_source
 from specbook.report.tables import markdown
 from specbook.report.text import count
@@ -29,14 +27,13 @@ SPEEDUPS = "speedup_"
 NONE = "None."
 
 
-def write(folder: Path) -> Path:
-    """Write `engines.md` into `folder`, and `two_engines.md` beside it."""
-    engine_tables.write(folder)
+def render() -> str:
+    """`sections` of what was measured here, and of all that is published."""
     runs = [run for run in records.load() if run.kind == "measured" and run.status == "ok"]
-    return executed_pages.put(folder, "engines.md", render(runs, published.load()))
+    return sections(runs, published.load())
 
 
-def render(runs: Sequence[RunRecord], rows: Sequence[PublishedRow]) -> str:
+def sections(runs: Sequence[RunRecord], rows: Sequence[PublishedRow]) -> str:
     """The matrix, whose numbers it counts, and the published speed-ups."""
     days = sorted(run.started_at[:10] for run in runs)
     whose = f"Windows of {count(len({run.hardware.id for run in runs}), 'machine')}, " if runs else NONE

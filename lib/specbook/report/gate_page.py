@@ -1,7 +1,6 @@
 """Upgrades compared, and how often a gate is wrong, from the shipped records: for `book/compare.md`."""
 
 from contextlib import suppress
-from pathlib import Path
 
 from specbook.analysis import comparison, gate
 from specbook.errors import SpecbookError
@@ -31,12 +30,12 @@ CAPTION = (
 NOTHING = "No records here allow it."
 
 
-def write(folder: Path) -> Path:
-    """Write `compare.md` into `folder`."""
+def render() -> str:
+    """Each upgrade compared, then the gate's replays."""
     parts = []
     for title, (a, b) in UPGRADES.items():
         parts += [f"# {title}", f"    specbook compare {a} {b}", _compared(a, b)]
-    return executed_pages.put(folder, "compare.md", "\n\n".join([*parts, *_replays()]) + "\n")
+    return "\n\n".join([*parts, *_replays()]) + "\n"
 
 
 def _compared(a: str, b: str) -> str:

@@ -65,18 +65,17 @@ PUBLIC = ("09_public", "cpu")
 NOTHING = "**No answer yet.** No chapter with speculation has a plan for this hardware.\n"
 
 
-def write(runs: Sequence[RunRecord], folder: Path) -> Path:
-    """Write `headline.md`, its figure included, into `folder`."""
+def render(runs: Sequence[RunRecord]) -> str:
+    """The answer, the figure and the table."""
     if not runs:
-        return executed_pages.put(folder, "headline.md", NOTHING)
+        return NOTHING
     best = speedup.best_k(runs, by=("load", "domain"))
     if best.empty:
-        return executed_pages.put(folder, "headline.md", f"**No answer yet.** {answers_text.NO_PAIR}\n")
+        return f"**No answer yet.** {answers_text.NO_PAIR}\n"
     table = tables.overview(speedup.fastest(best), named=_several(best)).reset_index()
     caption = EVERY_METHOD if _several(best) else CAPTION.format(picked=PICKED * any(best["arms"] > 1))
     drawn = executed_pages.figure("fig-headline", _draw(best, runs), ALT, caption)
-    page = "\n\n".join([answer(best, runs), drawn, TABLE, tables.markdown(table)])
-    return executed_pages.put(folder, "headline.md", page + "\n")
+    return "\n\n".join([answer(best, runs), drawn, TABLE, tables.markdown(table)]) + "\n"
 
 
 def write_readme(runs: Sequence[RunRecord], readme: Path, picture: Path) -> None:

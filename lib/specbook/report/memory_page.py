@@ -1,7 +1,6 @@
 """What fits where, computed, and one model in several precisions, measured: for `book/memory.md`."""
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -14,7 +13,6 @@ from specbook.config import machines, models, prompt_files
 from specbook.config.machines import Machine
 from specbook.records import published
 from specbook.records.run import RunRecord
-from specbook.report import executed_pages
 from specbook.report.provenance_line import credit
 from specbook.report.tables import markdown
 from specbook.report.text import count
@@ -33,11 +31,6 @@ PRICE = (
     "before, beside a decode step that has become cheaper."
 )
 LABELS = {"bf16": "BF16", "fp8": "FP8", "int4-awq": "INT4 AWQ", "mxfp4": "MXFP4"}
-
-
-def write(folder: Path) -> Path:
-    """Write `memory.md` into `folder`."""
-    return executed_pages.put(folder, "memory.md", render())
 
 
 def render() -> str:

@@ -1,13 +1,11 @@
 """The table of published numbers as HTML: whole without a script, filtered and sorted with one."""
 
 import html
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from specbook.records import published
 from specbook.records.published import ADDRESS, PublishedRow
-from specbook.report import executed_pages
 
 UNKNOWN = {"-", "n/s", "n/a", "not stated", ""}
 FILTERS = {
@@ -21,13 +19,9 @@ HIDE = '<script>document.documentElement.classList.add("sb-script");</script>'
 """With a script the rows stay out of sight until it has chosen some: to lay out all of them takes seconds."""
 
 
-def write(folder: Path) -> Path:
-    """Write `published.html`, which `book/published.md` includes, into `folder`."""
-    return executed_pages.put(folder, "published.html", render(published.load()))
-
-
-def render(rows: Sequence[PublishedRow]) -> str:
-    """The filters, the table and the list of sources."""
+def render() -> str:
+    """What `book/published.md` includes: the filters, the table and the list of sources."""
+    rows = published.load()
     sources = list(dict.fromkeys(row.source for row in rows))
     places = {source: place for place, source in enumerate(sources, start=1)}
     heads = "".join(f'<th scope="col">{name}</th>' for name in COLUMNS)

@@ -23,6 +23,7 @@ from specbook.records.run_set import RunSet
 from specbook.report import (
     break_even_page,
     calculator_page,
+    engine_tables,
     engines_page,
     executed_pages,
     gate_page,
@@ -178,17 +179,24 @@ def _one_kernel() -> Iterator[Callable[[], Any]]:
 
 def prepare(names: Iterable[str], hardware: str = "cpu", group: str = "full") -> None:
     """Write what prose pages include: numbers from records, from sources, and computed."""
-    folder, plans = executed_dir(), _drafting(names, hardware, group)
-    published_page.write(folder)
-    memory_page.write(folder)
-    break_even_page.write(folder)
-    gate_page.write(folder)
-    engines_page.write(folder)
-    headline.write(_records(max(plans, key=lambda plan: len(plan.drafts), default=None)), folder)
+    plans, card = _drafting(names, hardware, group), paths.models_dir() / "card.md"
+    most_drafts = max(plans, key=lambda plan: len(plan.drafts), default=None)
     runs = _records(plans[0] if plans else None)
-    calculator_page.write(runs if _has_prices(runs) else records.replay(config.load(*SHIPPED)), folder)
-    card = paths.models_dir() / "card.md"
-    executed_pages.put(folder, "card.md", card.read_text() if card.is_file() else NO_CARD + "\n")
+    if not _has_prices(runs):
+        runs = records.replay(config.load(*SHIPPED))
+    included = {
+        "published.html": published_page.render(),
+        "memory.md": memory_page.render(),
+        "break_even.md": break_even_page.render(),
+        "compare.md": gate_page.render(),
+        "engines.md": engines_page.render(),
+        "two_engines.md": engine_tables.render(),
+        "headline.md": headline.render(_records(most_drafts)),
+        "calculator.html": calculator_page.render(runs),
+        "card.md": card.read_text() if card.is_file() else NO_CARD + "\n",
+    }
+    for name, text in included.items():
+        executed_pages.put(executed_dir(), name, text)
 
 
 def _prepare_in(kernel: Callable[[], Any], names: Iterable[str], hardware: str, group: str) -> None:
