@@ -8,7 +8,7 @@ import pytest
 from test_client import METRICS, MODELS, serving
 from typer.testing import CliRunner
 
-from specbook.cli import watching as command
+from specbook.cli import serving as command
 from specbook.cli.main import app
 
 USUAL, FALLEN = 1.8, 1.4

@@ -23,15 +23,11 @@ def compare(
     """Say whether B is slower than A, from records: by cell, with intervals, and by which part."""
     from specbook.analysis import comparison
     from specbook.records import selection
-    from specbook.report import comparison_report
+    from specbook.report.comparison_report import body, page
 
     with busy("reading records"):
         compared = comparison.compare(*(comparison.read(selection.read(text)) for text in (a, b)), tolerance)
-    typer.echo(
-        json.dumps(comparison_report.body(compared))
-        if as_json
-        else comparison_report.page(compared, markdown)
-    )
+    typer.echo(json.dumps(body(compared)) if as_json else page(compared, markdown))
 
 
 def gate(
@@ -54,7 +50,7 @@ def gate(
     from specbook.errors import ConfigError
     from specbook.records import selection
     from specbook.records.atomic_files import write_atomically
-    from specbook.report import comparison_report, gate_report
+    from specbook.report import comparison_report as report
 
     with one_clear_message(code=2), busy("reading records"):
         asked = read_as(thresholds, gate.Thresholds) if thresholds else gate.Thresholds()
@@ -64,12 +60,12 @@ def gate(
         both = [comparison.read(selection.read(text)) for text in (a, b) if text is not None]
         if plan:
             restarts = gate.plan(*both, wanted=power)
-            typer.echo(gate_report.planned(restarts, gate.alarms(both[0].windows), power))
+            typer.echo(report.planned(restarts, gate.alarms(both[0].windows), power))
             return
         compared, checks = gate.check(*both, asked)
         if junit:
-            write_atomically(junit, gate_report.junit(checks))
-    typer.echo("\n".join([comparison_report.summary(compared), *map(gate_report.line, checks)]))
+            write_atomically(junit, report.junit(checks))
+    typer.echo("\n".join([report.summary(compared), *map(report.check_line, checks)]))
     if not all(check.passed for check in checks):
         raise typer.Exit(1)
 

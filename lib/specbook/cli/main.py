@@ -12,10 +12,8 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from specbook.cli.comparing import compare, export, gate, import_
-from specbook.cli.options import Group, Hardware, OwnDrafts, OwnPrompts, OwnTarget, Settings
-from specbook.cli.scheduling import schedule
-from specbook.cli.serving import ask, probe, serve
-from specbook.cli.watching import watch
+from specbook.cli.scheduling import Group, Hardware, OwnDrafts, OwnPrompts, OwnTarget, Settings, schedule
+from specbook.cli.serving import ask, probe, serve, watch
 from specbook.console import busy, complain, one_clear_message, out
 from specbook.deploy.commands import app as deploy_app
 from specbook.errors import ConfigError
@@ -201,8 +199,7 @@ def check() -> None:
 @app.command()
 def pack(
     drop_unshipped: Annotated[
-        bool,
-        typer.Option("--drop-unshipped", help="Remove records of weights that models/ no longer has."),
+        bool, typer.Option("--drop-unshipped", help="Remove records of weights that models/ no longer has.")
     ] = False,
 ) -> None:
     """Put records that have files of their own into packs; a campaign does so when it ends."""

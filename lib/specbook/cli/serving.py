@@ -1,5 +1,6 @@
-"""The commands that serve a model or ask one: `serve`, `ask` and `probe`."""
+"""The commands that serve a model, ask one or watch one: `serve`, `ask`, `probe` and `watch`."""
 
+import json
 import math
 import signal
 import time
@@ -33,6 +34,7 @@ Authority = Annotated[
     Path | None,
     typer.Option("--ca", help="Certificates of the authority behind --url, PEM; or set SSL_CERT_FILE."),
 ]
+DAY_S = 86_400
 COLUMNS = ("category", "prompts", "length", "95 % interval", "p10 to p90", "rate", "tokens/s")
 
 
@@ -224,3 +226,73 @@ def _cells(row: dict, undrafted: str) -> list[str]:
     interval = "too few prompts" if low is None else f"{low:.2f} to {high:.2f}"
     tenths = f"{row['p10']:.2f} to {row['p90']:.2f}"
     return [*counted, f"{row['length']:.2f}", interval, tenths, f"{row['rate']:.2f}", speed]
+
+
+def watch(
+    url: Annotated[str, typer.Option(help="Of a running server, such as http://127.0.0.1:8000.")],
+    every: Annotated[float, typer.Option(help="Seconds from reading to reading.", min=0.1)] = 60,
+    learn: Annotated[int, typer.Option(help="Intervals to learn from before any is judged.", min=10)] = 30,
+    expected: Annotated[
+        str | None, typer.Option(help="The usual acceptance length, or records that have it, as `compare` A.")
+    ] = None,
+    days: Annotated[
+        float, typer.Option(help="At most one false alarm in so many, on average.", min=0.001)
+    ] = 7,
+    length: Annotated[float | None, typer.Option("--for", help="End after so many seconds.", min=0)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON lines.")] = False,
+    api_key_file: KeyFile = None, model: ModelName = None, ca: Authority = None,
+) -> None:  # fmt: skip
+    """Watch a running server until its acceptance falls: exit 1. Exit 2: its counters cannot be read."""
+    from specbook.bench import acceptance_probe
+    from specbook.engine.connection import read_api_key
+    from specbook.engine.running import Running
+
+    state = None
+    with one_clear_message(code=2):
+        if (intervals := days * DAY_S / every) < learn:
+            raise ConfigError(
+                f"--days {days:g} has {intervals:.0f} intervals. To fix: {learn} (--learn) or more"
+            )
+        rule = acceptance_probe.Rule(intervals, learn, _length(expected))
+        server = Running(url, read_api_key(api_key_file), model=model, ca=ca)
+        said = f"at most one false alarm in {days:g} days, where intervals are independent"
+        err.print(f"{server.title}: {said}", soft_wrap=True)
+        try:
+            for one in acceptance_probe.watch(server, rule, _ticks(every, length)):
+                state = one.state
+                typer.echo(json.dumps(one._asdict()) if as_json else one.line(rule))
+        except KeyboardInterrupt:
+            return
+    if state == "alarm":
+        raise typer.Exit(1)
+
+
+def _length(expected: str | None) -> float | None:
+    """A number as it is; of records, that of all their drafts together."""
+    from specbook.records import selection
+
+    if expected is None:
+        return None
+    try:
+        value = float(expected)
+    except ValueError:
+        counted = [run.measurement.spec_decode for run in selection.read(expected).runs()]
+        drafts, accepted = (
+            sum(getattr(one, name) for one in counted if one)
+            for name in ("num_drafts", "num_accepted_tokens")
+        )
+        value = 1 + accepted / max(drafts, 1)
+    if value > 1:
+        return value
+    raise ConfigError(
+        f"--expected {expected}: a length of {value:g}. To fix: above 1, or records that drafted"
+    )
+
+
+def _ticks(every: float, length: float | None) -> Iterator[None]:
+    """One each `every` seconds, for `length` seconds."""
+    start, n = time.monotonic(), 1
+    while length is None or n * every <= length:
+        time.sleep(max(0.0, start + n * every - time.monotonic()))
+        yield
+        n += 1

@@ -1,15 +1,21 @@
-"""A comparison of two selections: which is slower, by how much and by which part; in words, or as JSON."""
+"""A comparison of two selections in words, or as JSON: which is slower, by how much and by which part. And
+what a gate on it found and can see: lines for a terminal, and JUnit XML for a CI system.
+"""
 
 import re
+from collections.abc import Sequence
 from typing import Any
+from xml.etree import ElementTree
 
 import pandas as pd
 
 from specbook.analysis.comparison import CELL, Comparison, Side
+from specbook.analysis.gate import SLOWDOWNS, Check
 from specbook.records.run import LACKED
 from specbook.report import tables
 from specbook.report.text import count, percent
 from specbook.stats.estimate import Estimate
+from specbook.stats.power import MOST_RESTARTS
 from specbook.suggestions import listed
 
 PARTS = {"length": "acceptance length", "step_s": "time of a step", "ttft_s": "time to first token"}
@@ -116,15 +122,9 @@ def body(result: Comparison) -> dict[str, Any]:
         name: {"selection": own.selection.text, "records": list(own.windows["run_id"])}
         for name, own in (("a", result.a), ("b", result.b))
     }
-    rows = [_plain(row) for row in (result.overall, *result.cells.to_dict("records"))]
+    overall, *cells = (_plain(row) for row in (result.overall, *result.cells.to_dict("records")))
     rest = {key: getattr(result, key) for key in ("tolerance", "position", "differs", "left_out")}
-    return {
-        "summary": summary(result),
-        **sides,
-        **rest,
-        "overall": rows[0],
-        "cells": rows[1:],
-    }
+    return {"summary": summary(result), **sides, **rest, "overall": overall, "cells": cells}
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
@@ -132,3 +132,47 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
         key: value.model_dump() if isinstance(value, Estimate) else None if pd.isna(value) else value
         for key, value in row.items()
     }
+
+
+def check_line(check: Check) -> str:
+    """`ok tokens_per_s: all cells: not worse, B/A 0.993 [0.981, 1.005]`."""
+    ratio = check.ratio.span(digits=3) if check.ratio else "not measured"
+    return f"{'ok' if check.passed else 'FAILED'} {check.name}: {check.verdict}, B/A {ratio}"
+
+
+def junit(checks: Sequence[Check]) -> bytes:
+    """A JUnit report: a test case for each check, its verdict in the message of its failure."""
+    failed = sum(not check.passed for check in checks)
+    top = ElementTree.Element("testsuites")
+    suite = ElementTree.SubElement(
+        top, "testsuite", name="specbook gate", tests=str(len(checks)), failures=str(failed)
+    )
+    for check in checks:
+        case = ElementTree.SubElement(suite, "testcase", classname="specbook.gate", name=check.name)
+        if not check.passed:
+            ElementTree.SubElement(case, "failure", message=check_line(check))
+    return ElementTree.tostring(top, encoding="utf-8", xml_declaration=True)
+
+
+def planned(plan: pd.DataFrame, alarms: pd.DataFrame, wanted: float) -> str:
+    """The tables of `gate.plan` and `gate.alarms`, each under its sentence."""
+    counts = plan.drop(columns="slowdown").map(lambda n: n if n <= MOST_RESTARTS else f"over {MOST_RESTARTS}")
+    counts.insert(0, "slowdown", plan["slowdown"].map(percent))
+    shown = [f"Restarts a side that see a slowdown with a power of {percent(wanted)}:",
+             counts.to_string(index=False)]  # fmt: skip
+    if len(alarms):
+        opening = "Called worse, of replays of one arm against itself, B slowed down:"
+        shown += [opening, replays(alarms).to_string(index=False)]
+    return "\n".join(shown)
+
+
+def replays(alarms: pd.DataFrame) -> pd.DataFrame:
+    """`gate.alarms` with a row for each kind of replay and a column for each of SLOWDOWNS."""
+    shown = alarms[alarms["slowdown"].isin((0.0, *SLOWDOWNS))]
+    cells = shown.assign(
+        slowdown=["false alarms" if not one else f"{percent(one)} slower" for one in shown["slowdown"]],
+        worse=[one.through(lambda share: 100 * share).span(" %", 0) for one in shown["estimate"]],
+        counted=[one.counted for one in shown["estimate"]],
+    )
+    wide = cells.pivot_table("worse", ["rounds", "over", "counted"], "slowdown", aggfunc="first", sort=False)
+    return wide.reset_index()

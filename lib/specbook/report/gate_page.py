@@ -5,7 +5,7 @@ from contextlib import suppress
 from specbook.analysis import comparison, gate
 from specbook.errors import SpecbookError
 from specbook.records import selection
-from specbook.report import comparison_report, executed_pages, gate_report
+from specbook.report import comparison_report, executed_pages
 from specbook.report.figures import speedup_figures, style
 from specbook.report.tables import markdown
 from specbook.stats.ratios import MIN_INTERVAL
@@ -57,5 +57,5 @@ def _replays() -> list[str]:
                 ax, f"replays of {len(every.windows):,} measured windows, {MIN_INTERVAL} rounds a side"
             )
             drawn = executed_pages.figure("fig-power", ax.get_figure(), ALT, CAPTION)
-            return [title, drawn, markdown(gate_report.replays(alarms))]
+            return [title, drawn, markdown(comparison_report.replays(alarms))]
     return [title, NOTHING]
