@@ -36,15 +36,12 @@ def render() -> str:
     for title, runs in measured():
         prices = break_even.map_of(runs)
         if len(prices):  # a campaign that was broken off may have baselines alone
-            own = credit(runs, _only_times(runs))
+            shape = runs[0].point.target.load_format == "dummy"
+            own = credit(runs, ONLY_TIMES if shape else "")
             parts += [f"# {title}", hopeless(prices), dips(prices), markdown(table(prices)), own]
             seen.append(runs[0])
     parts += ["# Accelerators", missing(seen)]
     return "\n\n".join(filter(None, parts)) + "\n"
-
-
-def _only_times(runs: list[RunRecord]) -> str:
-    return ONLY_TIMES if runs[0].point.target.load_format == "dummy" else ""
 
 
 def shapes() -> pd.DataFrame:
@@ -155,9 +152,8 @@ def hopeless(prices: pd.DataFrame) -> str:
     """Sentence on rows of `break_even.map_of` that no acceptance makes good; empty where there is none."""
     never = sum(one.price.value > one.num_speculative_tokens + 1 for one in prices.itertuples())
     rows = _rows(never, len(prices))
-    return (
-        f"In {rows} a median step costs more than K + 1 plain ones, so nothing pays there." if never else ""
-    )
+    said = f"In {rows} a median step costs more than K + 1 plain ones, so nothing pays there."
+    return said if never else ""
 
 
 def dips(prices: pd.DataFrame) -> str:

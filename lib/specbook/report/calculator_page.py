@@ -64,9 +64,8 @@ def _api(api: ApiPrice) -> Entry:
     }  # fmt: skip
 
 
-def measured_heads(runs: Iterable[RunRecord]) -> list[Entry]:
+def measured_heads(runs: RunSet) -> list[Entry]:
     """Joint acceptance of each draft and domain, at its largest K and the smallest batch."""
-    runs = list(runs)
     table = acceptance.by_domain(runs)
     table = table[
         table["load"] == min(runs, key=lambda run: run.point.load.concurrency or 0).point.load.label
@@ -108,13 +107,12 @@ def _joint(group: list[PublishedRow]) -> list[float] | None:
     return joint if stated or any(abs(length - one) < 0.01 for one in lengths) else None
 
 
-def measured_machines(runs: Iterable[RunRecord]) -> list[Entry]:
+def measured_machines(runs: RunSet) -> list[Entry]:
     """Step prices by batch of each machine and method that was measured at two K or more.
 
     `model` is the one that was served, `hosts` the APIs that serve the same weights. A row: `step_ms` is a
     step without speculation; its fixed part with a draft and what each draft token adds are in such steps.
     """
-    runs = list(runs)
     target = runs[0].point.target
     model = {"model": served(target), "hosts": api_prices.hosts(target)}
     costs = prediction.step_costs(runs)

@@ -25,9 +25,8 @@ def busy(share: float) -> str:
 
 
 def goodput(good: pd.DataFrame, plan: CostPlan) -> pd.DataFrame:
-    """Table of the rate that keeps each objective, and of both bills in $ per 1M output tokens.
-
-    Made from `token_cost.goodput`. `*`: a p99 that stands on too few prompts.
+    """Table of the rate that keeps each objective, and of both bills in $ per 1M output tokens, from
+    `token_cost.goodput`. `*`: a p99 that stands on too few prompts.
     """
     marks = good["enough"].map({True: "", False: " *"})
     clocks = zip(1e3 * good["ttft_p99_s"], 1e3 * good["tpot_p99_s"], marks, strict=True)
@@ -57,16 +56,13 @@ def purchases(plan: CostPlan, tokens_per_s: float) -> pd.DataFrame:
 
 
 def apis(table: pd.DataFrame, own: float) -> pd.DataFrame:
-    """Table of the same text's bill elsewhere, by whose model, and from which utilisation `own` is cheaper.
-
-    Made from `api_prices.apis`.
+    """Table of the same text's bill elsewhere, by whose model, and from which utilisation `own` is cheaper,
+    from `api_prices.apis`.
     """
     columns = {
         "API": table["name"], "answers by": table["same_model"].map(ANSWERS_BY),
         "$ per 1M": table["usd_per_million"].map(usd),
         "cheaper here from": (own / table["usd_per_million"]).map(busy),
-        "its tokens per ours": [
-            f"{row.tokens_per_own:.2f} ({row.counted_by})" for row in table.itertuples()
-        ],
+        "its tokens per ours": [f"{row.tokens_per_own:.2f} ({row.counted_by})" for row in table.itertuples()],
     }  # fmt: skip
     return pd.DataFrame(columns).set_index("API")

@@ -7,11 +7,9 @@ import pandas as pd
 from specbook import engine, records
 from specbook.analysis import engines
 from specbook.config.schema import Target
-from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
 from specbook.report.provenance_line import credit, served_by, window_warnings
-from specbook.report.tables import markdown
-from specbook.stats.estimate import Estimate
+from specbook.report.tables import markdown, span
 from specbook.suggestions import listed
 
 PLAN, HARDWARE = "appendix_engines", "cpu"
@@ -72,7 +70,7 @@ def _speeds(table: pd.DataFrame, names: Names) -> pd.DataFrame:
     rows = [
         {"load": row.load, "engine": names[row.target],
          "no speculation, tokens/s": f"{row.tokens_per_s:.1f}",
-         f"over {names[first]}": _span(row.against, SPEED[row.against and row.against.side()])}
+         f"over {names[first]}": span(row.against) + SPEED[row.against and row.against.side()]}
         for row in _load_by_load(table).itertuples()
     ]  # fmt: skip
     return pd.DataFrame(rows)
@@ -82,29 +80,22 @@ def _gains(runs: RunSet, names: Names) -> pd.DataFrame:
     """Each method over the engine's own baseline, and whether the first engine gains less or more by it."""
     first, rows = next(iter(names)), []
     for draft in dict.fromkeys(run.point.speculation.label for run in runs.drafting):
-        table = engines.by_target(run for run in runs if _drafts(run) in (None, draft))
+        own = (run for run in runs if not (how := run.point.speculation) or how.label == draft)
+        table = engines.by_target(own)
         gains = table[table["target"] == first].set_index("load")["speedup"]
         for row in _load_by_load(table).itertuples():
-            if (own := row.speedup) is None:
+            if row.speedup is None:
                 continue
             other = gains.get(row.load)
-            more = own.beside(other) if other and row.target != first else None
+            more = row.speedup.beside(other) if other and row.target != first else None
             cell = {"load": row.load, "draft": draft, "engine": names[row.target]}
-            rows.append({**cell, "gain": _span(own), f"beside {names[first]}": GAIN[more]})
+            rows.append({**cell, "gain": span(row.speedup), f"beside {names[first]}": GAIN[more]})
     return pd.DataFrame(rows)
-
-
-def _drafts(run: RunRecord) -> str | None:
-    return run.point.speculation and run.point.speculation.label
 
 
 def _load_by_load(table: pd.DataFrame) -> pd.DataFrame:
     places = {load: place for place, load in enumerate(dict.fromkeys(table["load"]))}
     return table.sort_values("load", kind="stable", key=lambda loads: loads.map(places))
-
-
-def _span(estimate: Estimate | None, verdict: str = "") -> str:
-    return "-" if estimate is None else estimate.span("×") + verdict
 
 
 def _steps(table: pd.DataFrame, names: Names) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from specbook.records.published import PublishedRow
 from specbook.records.run import RunRecord
 from specbook.report.published_page import short_source
 from specbook.report.tables import markdown
-from specbook.report.text import count
+from specbook.report.text import count, ends
 
 BASELINE = "no speculation"
 DRAFTS = {
@@ -50,8 +50,7 @@ def matrix(runs: Sequence[RunRecord], rows: Sequence[PublishedRow]) -> pd.DataFr
     reported = Counter(
         (one.name, method_of(row)) for row in rows for one in engine.known() if _is_of(row, one)
     )
-    known: list[tuple[str, type[methods.Method] | None]] = [(BASELINE, None)]
-    known += [(method.title, method) for method in methods.known()]
+    known = [(BASELINE, None), *((method.title, method) for method in methods.known())]
 
     def cell(one: Engine, title: str, method: type[methods.Method] | None) -> str:
         if method is not None and not one.knows(method):
@@ -81,12 +80,12 @@ def published_speedups(rows: Sequence[PublishedRow]) -> pd.DataFrame:
 def _published(
     title: str, method: str, metric: str, source: str, rows: Sequence[PublishedRow]
 ) -> dict[str, str]:
-    values = sorted(row.number for row in rows if row.number is not None)
-    ends = list(dict.fromkeys([f"{values[0]:g}", f"{values[-1]:g}"])) if values else [rows[0].value]
+    values = [row.number for row in rows if row.number is not None]
     address = rows[0].address
     return {
         "engine": title, "method": method, "metric": metric.replace("_", " "), "numbers": str(len(rows)),
-        "values": " to ".join(ends), "date": str(rows[0].date or "not stated"),
+        "values": ends(values, "{:g}") if values else rows[0].value,
+        "date": str(rows[0].date or "not stated"),
         "source": f"[{short_source(rows[0])}]({address})" if address else source,
     }  # fmt: skip
 

@@ -1,7 +1,6 @@
 """What fits where, computed, and one model in several precisions, measured: for `book/memory.md`."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import pandas as pd
 
@@ -14,7 +13,7 @@ from specbook.config.machines import Machine
 from specbook.records import published
 from specbook.records.run import RunRecord
 from specbook.report.provenance_line import credit
-from specbook.report.tables import markdown
+from specbook.report.tables import markdown, span
 from specbook.report.text import count
 from specbook.stats import wilson
 from specbook.stats.estimate import Estimate
@@ -114,17 +113,14 @@ def measured() -> str:
     accuracies = {name: _share(accuracy(own)) for name, own in by_target.items()}
     rows = [
         {"load": row.load, "target": row.target, "tokens/s": f"{row.tokens_per_s:.0f}",
-         "over the first": _span(row.against), "EAGLE-3": _span(row.speedup),
+         "over the first": span(row.against), "EAGLE-3": span(row.speedup),
          "length, tokens/step": "-" if row.length is None else f"{row.length:.2f}",
-         "price of a step": "-" if None in (row.length, row.speedup) else _price(row),
+         "price of a step":
+             "-" if None in (row.length, row.speedup) else f"{row.length / row.speedup.value:.1f}",
          "right answers": accuracies[row.target]}
         for row in table.itertuples()
     ]  # fmt: skip
     return "\n\n".join([PRICE, markdown(pd.DataFrame(rows)), credit(runs), *[missing] * bool(lacking)])
-
-
-def _price(row: Any) -> str:
-    return f"{row.length / row.speedup.value:.1f}"
 
 
 def accuracy(runs: Iterable[RunRecord]) -> Estimate | None:
@@ -148,10 +144,6 @@ def _share(share: Estimate | None) -> str:
         return "no check"
     low, high = (f"{100 * end:.1f}" for end in (share.low or 0.0, share.high or 0.0))
     return f"{100 * share.value:.1f} % [{low}, {high}], n={share.counted}"
-
-
-def _span(estimate: Estimate | None) -> str:
-    return "-" if estimate is None else estimate.span("×")
 
 
 def _gb(size: float) -> str:

@@ -98,10 +98,5 @@ def short_source(row: PublishedRow) -> str:
 
 
 def _sources(sources: Iterable[str]) -> str:
-    return "\n".join(
-        f'<li id="source-{place}">{_linked(source)}</li>' for place, source in enumerate(sources, start=1)
-    )
-
-
-def _linked(source: str) -> str:
-    return ADDRESS.sub(lambda match: f'<a href="{match[0]}">{match[0]}</a>', html.escape(source))
+    linked = (ADDRESS.sub(r'<a href="\g<0>">\g<0></a>', html.escape(source)) for source in sources)
+    return "\n".join(f'<li id="source-{place}">{one}</li>' for place, one in enumerate(linked, start=1))

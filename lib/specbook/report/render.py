@@ -281,13 +281,9 @@ def jupyter_book(builder: str, out_folder: Path | None = None) -> Path:
     shutil.rmtree(built, ignore_errors=True)
     asked = ["build", str(paths.root()), "--path-output", str(out), "--builder", builder, *STRICT]
     done = subprocess.run(
-        [sys.executable, "-c", JUPYTER_BOOK, *asked],
-        cwd=paths.root(),
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "NO_COLOR": "1"},
-    )
+        [sys.executable, "-c", JUPYTER_BOOK, *asked], cwd=paths.root(), env=os.environ | {"NO_COLOR": "1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
     if done.returncode != 0 or not (built / "index.html").is_file():
         raise SpecbookError(f"the book did not build:\n{_complaints(done.stdout + done.stderr)}")
     return built

@@ -22,6 +22,11 @@ def markdown(table: pd.DataFrame) -> str:
     return table.to_markdown(index=False, disable_numparse=True)
 
 
+def span(ratio: Estimate | None) -> str:
+    """`1.20× [1.10, 1.31]`; `-` where nothing was measured."""
+    return "-" if ratio is None else ratio.span("×")
+
+
 def speeds(table: pd.DataFrame) -> pd.DataFrame:
     """Table of both arms in tokens/s beside their ratio, its interval and its n, from `speedup.speedups`."""
     ratios = list(table["estimate"])
