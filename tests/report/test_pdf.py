@@ -15,24 +15,24 @@ def single(tmp_path, monkeypatch):
     built = tmp_path / "_build" / "singlehtml"
     (built / "book").mkdir(parents=True)
     (built / "book" / "index.html").write_text(PAGE)
-    monkeypatch.setattr(render, "jupyter_book", lambda builder, out: built)
+    monkeypatch.setattr(render, "jupyter_book", lambda builder: built)
     return tmp_path
 
 
 def test_chromium_prints_the_page(single):
-    printed = pdf.write(tools.need("chromium"), single)
+    printed = pdf.write(tools.need("chromium"))
     assert printed == single / "_build" / "specbook.pdf"
     assert printed.read_bytes().startswith(b"%PDF-")
 
 
 def test_without_chromium_one_line_says_what_to_install(single):
     with pytest.raises(ConfigError, match=r"no Chromium .* To fix: sudo apt-get install chromium"):
-        pdf.write(None, single)
+        pdf.write(None)
 
 
 def test_a_browser_that_fails_leaves_no_old_pdf(single):
     old = single / "_build" / "specbook.pdf"
     old.write_text("of another book")
     with pytest.raises(SpecbookError, match="printed nothing"):
-        pdf.write("/bin/false", single)
+        pdf.write("/bin/false")
     assert not old.exists()

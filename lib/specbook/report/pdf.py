@@ -16,12 +16,8 @@ SCRIPTS_MS = 10_000
 LIMIT_S = 300
 
 
-def write(browser: str | None, out_folder: Path | None = None) -> Path:
-    """Print what `render.html` builds; returns `<out_folder>/_build/specbook.pdf`.
-
-    Args:
-        browser: a Chromium's path; None: there is none.
-        out_folder: None: the project's.
+def write(browser: str | None) -> Path:
+    """Print the book with this Chromium, a path (None: there is none); returns `_build/specbook.pdf`.
 
     Raises:
         ConfigError: if there is no Chromium.
@@ -29,7 +25,7 @@ def write(browser: str | None, out_folder: Path | None = None) -> Path:
     """
     if browser is None:
         raise ConfigError("no Chromium to print a PDF with. To fix: sudo apt-get install chromium")
-    built = render.jupyter_book("singlehtml", out_folder)
+    built = render.jupyter_book("singlehtml")
     page, pdf = built / "print.html", built.parent / "specbook.pdf"
     shutil.copy(built / "book" / "index.html", page)  # its links to styles are those of a page at the top
     command = [browser, *FLAGS, f"--virtual-time-budget={SCRIPTS_MS}", f"--print-to-pdf={pdf}", page.as_uri()]

@@ -16,7 +16,7 @@ import nbformat
 import yaml
 
 from specbook import config, paths, records, suggestions
-from specbook.config import Plan, Source, plan_files
+from specbook.config import Plan, plan_files
 from specbook.errors import ConfigError, SpecbookError
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
@@ -85,7 +85,6 @@ def execute(
     page: str,
     hardware: str = "cpu",
     group: str = "full",
-    source: Source = "records",
     out_folder: Path | None = None,
     parameters: Mapping[str, Any] | None = None,
     book: str | None = None,
@@ -101,7 +100,7 @@ def execute(
         SpecbookError: if a cell fails; its last line says why.
     """
     notebook = _notebook(page)
-    given = {"hardware": hardware, "group": group, "source": source, **(parameters or {})}
+    given = {"hardware": hardware, "group": group, **(parameters or {})}
     target = (out_folder or executed_dir()) / f"{page}.ipynb"
     target.parent.mkdir(parents=True, exist_ok=True)
     clean = executed_pages.clean(_run(notebook, _changed(notebook, given), kernel))
@@ -231,8 +230,6 @@ def build(
     names: Iterable[str] | None = None,
     hardware: str = "cpu",
     group: str = "full",
-    source: Source = "records",
-    out_folder: Path | None = None,
     report: Callable[[str], None] = lambda _: None,
 ) -> Path:
     """Execute the chapters (default: `chapters_of` the hardware), build the book; returns its `index.html`.
@@ -246,15 +243,15 @@ def build(
         for number, (page, chapter) in enumerate(made.items(), start=1):
             report(f"drawing {page} ({number} of {len(made)})")
             shown = config.in_book(chapter, hardware, group)
-            execute(page, hardware, shown, source, book=group, kernel=emptied)
+            execute(page, hardware, shown, book=group, kernel=emptied)
         report("drawing the pages of prose")
         _prepare_in(emptied, names, hardware, group)
     report("writing the HTML")
-    return html(out_folder)
+    return html()
 
 
-def html(out_folder: Path | None = None) -> Path:
-    """Build `book/executed/` and the prose into `<out_folder>/_build/html`; returns its `index.html`.
+def html() -> Path:
+    """Build `book/executed/` and the prose into `_build/html`; returns its `index.html`.
 
     Every page is built anew: Sphinx warns only when it reads a page, so a second build would pass.
 
@@ -262,7 +259,7 @@ def html(out_folder: Path | None = None) -> Path:
         ConfigError: if a page was not executed yet, or pages of several plans lie there.
         SpecbookError: if jupyter-book fails, or warns of anything; the message holds its lines.
     """
-    built = jupyter_book("html", out_folder)
+    built = jupyter_book("html")
     for needless in (one for pattern in NEEDLESS for one in (built / "_static").glob(pattern)):
         shutil.rmtree(needless) if needless.is_dir() else needless.unlink()
     for offered in (built / "_sources").rglob("*.ipynb"):  # for download: the notebook to run, not the page's
@@ -270,18 +267,18 @@ def html(out_folder: Path | None = None) -> Path:
     return built / "index.html"
 
 
-def jupyter_book(builder: str, out_folder: Path | None = None) -> Path:
+def jupyter_book(builder: str) -> Path:
     """Run one of jupyter-book's builders over all pages; returns the folder with its `index.html`.
 
     Raises: as `html`.
     """
     executed_pages.check(executed_dir(), pages())
-    out = out_folder or paths.root()
-    built = out / "_build" / builder
+    root = paths.root()
+    built = root / "_build" / builder
     shutil.rmtree(built, ignore_errors=True)
-    asked = ["build", str(paths.root()), "--path-output", str(out), "--builder", builder, *STRICT]
+    asked = ["build", str(root), "--path-output", str(root), "--builder", builder, *STRICT]
     done = subprocess.run(
-        [sys.executable, "-c", JUPYTER_BOOK, *asked], cwd=paths.root(), env=os.environ | {"NO_COLOR": "1"},
+        [sys.executable, "-c", JUPYTER_BOOK, *asked], cwd=root, env=os.environ | {"NO_COLOR": "1"},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode != 0 or not (built / "index.html").is_file():
