@@ -112,12 +112,8 @@ def _written(form: str, chosen: "Sequence[Schedule]", runs: "RunSet") -> str:
         each = ["\n  ".join([f"\n{one.method}", *schedule_text.reasons(one)]) for one in chosen]
         beside = ["", *schedule_text.side_by_side(chosen)] if len(chosen) > 1 else []
         return "\n".join([source, *each, *beside, "", option])
-    why = [
-        source,
-        f"{best.method}: {NEVER}" if best.draft is None else best.method,
-        *schedule_text.reasons(best),
-    ]
-    text = "".join(f"# {line}\n" for line in why)
+    opening = f"{best.method}: {NEVER}" if best.draft is None else best.method
+    text = "".join(f"# {line}\n" for line in (source, opening, *schedule_text.reasons(best)))
     if form == "patch":
         return text
     served = {"target": target} | ({"speculation": best.draft} if best.draft else {})
@@ -130,9 +126,7 @@ def kustomization(overlay: str, server: dict[str, Any], config: Mapping[str, Any
     """The text of a `kustomization.yaml` in a folder beside the overlay's; no config takes the draft away.
 
     The draft's weights stay where the overlay has them, and the patch tests the argument that it replaces.
-
-    Args:
-        server: the container that serves, of the overlay's Deployment.
+    `server`: the container that serves, of the overlay's Deployment.
 
     Raises:
         ConfigError: if the overlay serves no draft of this kind.
@@ -148,9 +142,8 @@ def kustomization(overlay: str, server: dict[str, Any], config: Mapping[str, Any
     path = f"/spec/template/spec/containers/0/args/{server['args'].index(argument)}"
     change = {"op": "remove", "path": path}
     if config:
-        new = json.dumps(
-            {**config, **{key: old[key] for key in ("model",) if key in old}}, separators=(",", ":")
-        )
+        model = {"model": old["model"]} if "model" in old else {}
+        new = json.dumps({**config, **model}, separators=(",", ":"))
         change = {"op": "replace", "path": path, "value": f"--speculative-config={new}"}
     operations = [{"op": "test", "path": path, "value": argument}, change]
     patch = yaml.safe_dump(operations, sort_keys=False, width=10_000).replace("\n", "\n      ").rstrip()

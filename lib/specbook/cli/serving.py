@@ -52,26 +52,23 @@ def serve(
 ) -> None:
     """Serve a profile until Ctrl-C, on an OpenAI-compatible endpoint."""
     from specbook.config import machines
-    from specbook.engine import connection
+    from specbook.engine.connection import NO_KEY_ON_A_COMMAND_LINE, read_api_key
     from specbook.engine.server import Server
 
     with one_clear_message(f"{profile} has ended."):
         chosen = machines.profile(profile)
         _warn_of_depth(chosen)
         if api_key is not None:
-            raise ConfigError(connection.NO_KEY_ON_A_COMMAND_LINE)
-        key = (
-            typer.prompt("API key", hide_input=True) if ask_api_key else connection.read_api_key(api_key_file)
-        )
+            raise ConfigError(NO_KEY_ON_A_COMMAND_LINE)
+        key = typer.prompt("API key", hide_input=True) if ask_api_key else read_api_key(api_key_file)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         out.print(f"starting {profile} ...")
         starting = Server(
             chosen.target, chosen.speculation, port=port, api_key=key, open_counters=open_metrics
         )
         with entered(starting, "starting the engine") as server:
-            out.print(
-                f"{chosen.target.name} at {server.client.base_url}  (Ctrl-C ends it; log: {server.log_path})"
-            )
+            place = f"{chosen.target.name} at {server.client.base_url}"
+            out.print(f"{place}  (Ctrl-C ends it; log: {server.log_path})")
             while server.is_alive():
                 time.sleep(0.5)
             raise SpecbookError(server.obituary())

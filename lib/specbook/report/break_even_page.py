@@ -73,9 +73,8 @@ def front() -> list[str]:
 
 
 def checked() -> str:
-    """Remark and table of the played server's figures over the real one's, batch by batch.
-
-    They are of the machine that has most of the plan's experiments.
+    """Remark and table of the played server's figures over the real one's, batch by batch, of the machine
+    that has most of the plan's experiments.
     """
     results = experiments.replay(config.load(PLAN, "cpu", "full"), partial=True)
     if not results:

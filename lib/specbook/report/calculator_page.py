@@ -8,7 +8,6 @@ from typing import Any
 
 from specbook.analysis import acceptance, api_prices, prediction
 from specbook.config import prices
-from specbook.config.prices import ApiPrice
 from specbook.errors import RecordError
 from specbook.records import published
 from specbook.records.published import PublishedRow
@@ -48,20 +47,17 @@ def data(runs: Sequence[RunRecord]) -> Entry:
     ]  # fmt: skip
     return {
         "heads": heads + published_heads(published.load()), "machines": machines, "prices": listed,
-        "apis": [_api(api) for api in prices.load().apis if api.verified],
+        "apis": [
+            {"name": api.name, "model": api.model, "always": api.name in ALWAYS, "said": _source(api),
+             "input_usd": api.input_usd_per_million, "output_usd": api.output_usd_per_million}
+            for api in prices.load().apis if api.verified
+        ],
         "start": _start(heads, machines, listed[0]["usd_per_hour"], _input_per_output(closed)),
     }  # fmt: skip
 
 
 def _source(entry: prices.Sourced) -> str:
     return f"{entry.date}, {entry.source}" + (f" ({entry.note})" if entry.note else "")
-
-
-def _api(api: ApiPrice) -> Entry:
-    return {
-        "name": api.name, "model": api.model, "always": api.name in ALWAYS, "said": _source(api),
-        "input_usd": api.input_usd_per_million, "output_usd": api.output_usd_per_million,
-    }  # fmt: skip
 
 
 def measured_heads(runs: RunSet) -> list[Entry]:

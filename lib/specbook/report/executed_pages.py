@@ -93,15 +93,12 @@ def make_room(folder: Path, pages: Mapping[str, str], made: Collection[str], har
         (folder / f"{page}.md").unlink(missing_ok=True)
         if chapter not in made:
             (folder / f"{page}.ipynb").unlink(missing_ok=True)
-            put(folder, f"{page}.md", _without(chapter, hardware))
-
-
-def _without(chapter: str, hardware: str) -> str:
-    return (
-        f"# {chapter[:2]}: nothing measured\n\n`params/{hardware}/` has no plan for this chapter, "
-        f"so there is nothing of it here. With a plan at `params/{hardware}/{chapter}.yaml`, "
-        f"`specbook run {chapter} --hardware {hardware}` measures it.\n"
-    )
+            note = (
+                f"# {chapter[:2]}: nothing measured\n\n`params/{hardware}/` has no plan for this chapter, "
+                f"so there is nothing of it here. With a plan at `params/{hardware}/{chapter}.yaml`, "
+                f"`specbook run {chapter} --hardware {hardware}` measures it.\n"
+            )
+            put(folder, f"{page}.md", note)
 
 
 def check(folder: Path, pages: Collection[str]) -> None:
@@ -194,11 +191,9 @@ def as_roles(markdown: str, drawn: Collection[str]) -> str:
 
 
 def still(output: NotebookNode, widgets: Mapping[str, Any]) -> NotebookNode | None:
-    """The output as it works without a kernel: SLIDERS as HTML, any other widget not at all.
+    """A cell's output as it works without a kernel: SLIDERS as HTML, any other widget not at all.
 
-    Args:
-        output: of a cell.
-        widgets: the notebook's metadata of that name, with all states.
+    `widgets`: the notebook's metadata of that name, with all states.
     """
     if WIDGET not in output.get("data", {}):
         return output

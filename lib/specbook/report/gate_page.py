@@ -53,9 +53,8 @@ def _replays() -> list[str]:
         alarms = gate.alarms(every.windows, slowdowns=DRAWN)
         if len(alarms):
             ax = speedup_figures.power(alarms)
-            style.note(
-                ax, f"replays of {len(every.windows):,} measured windows, {MIN_INTERVAL} rounds a side"
-            )
+            of = f"replays of {len(every.windows):,} measured windows, {MIN_INTERVAL} rounds a side"
+            style.note(ax, of)
             drawn = executed_pages.figure("fig-power", ax.get_figure(), ALT, CAPTION)
             return [title, drawn, markdown(comparison_report.replays(alarms))]
     return [title, NOTHING]

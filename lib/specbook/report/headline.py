@@ -72,10 +72,10 @@ def render(runs: Sequence[RunRecord]) -> str:
     best = speedup.best_k(runs, by=("load", "domain"))
     if best.empty:
         return f"**No answer yet.** {answers_text.NO_PAIR}\n"
-    table = tables.overview(speedup.fastest(best), named=_several(best)).reset_index()
     caption = EVERY_METHOD if _several(best) else CAPTION.format(picked=PICKED * any(best["arms"] > 1))
     drawn = executed_pages.figure("fig-headline", _draw(best, runs), ALT, caption)
-    return "\n\n".join([answer(best, runs), drawn, TABLE, tables.markdown(table)]) + "\n"
+    table = tables.markdown(tables.overview(best))
+    return "\n\n".join([answer(best, runs), drawn, TABLE, table]) + "\n"
 
 
 def write_readme(runs: Sequence[RunRecord], readme: Path, picture: Path) -> None:

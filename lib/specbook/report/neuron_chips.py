@@ -52,10 +52,7 @@ def step(chip: Chip, k: int) -> roofline.StepCost:
 
 
 def price_of_step(chip: Chip, k: int) -> float:
-    """Price of a speculative step in plain steps, by the roofline.
-
-    The draft's files are read once a draft token.
-    """
+    """Price of a speculative step in plain steps, by the roofline; the draft is read once a draft token."""
     draft_bytes = models.load(TARGET).heads[HEAD].weight_bytes or 0
     draft_s = draft_bytes / chip.peak.bytes_per_s / chip.devices
     return roofline.speculative_cost(step(chip, 0), step(chip, k), draft_s, k) or float("nan")

@@ -36,14 +36,14 @@ was measured with vLLM's CPU build on two cores: with the pocket models that thi
 case for a draft, and with a public model on public prompts. On a GPU only shapes were measured, with random
 weights, and a pocket model.
 """
+Runs = Sequence[RunRecord]
 
 
 def text(hardware: str = "cpu") -> str:
     """The whole document, of the full plans' records on one hardware folder."""
     dense, head = _runs("03_p_eagle", hardware), _runs("02_eagle3", hardware)
-    every = _runs("05_moe", hardware)
     public = records.of_chapter(*headline.PUBLIC)
-    moe, _ = moe_tables.by_target(plans.load("05_moe", hardware, "full"), every)
+    moe, _ = moe_tables.by_target(plans.load("05_moe", hardware, "full"), _runs("05_moe", hardware))
     cluster = experiments.replay(plans.load("07_hpa", hardware, "full"), partial=True)
     named = cluster_tables.named(cluster)
     answer = cluster_text.answer(named).removeprefix("**Answer.** ")
@@ -65,19 +65,13 @@ def text(hardware: str = "cpu") -> str:
     return "\n\n".join([HEAD.strip(), *parts]) + "\n"
 
 
-def _runs(chapter: str, hardware: str) -> list[RunRecord]:
+def _runs(chapter: str, hardware: str) -> Runs:
     return records.replay(plans.load(chapter, hardware, "full"))
 
 
-def _rubric(
-    dense: Sequence[RunRecord],
-    public: Sequence[RunRecord],
-    moe: Sequence[RunRecord],
-    head: Sequence[RunRecord],
-    cluster: Named,
-) -> str:
+def _rubric(dense: Runs, public: Runs, moe: Runs, head: Runs, cluster: Named) -> str:
     kinds = acceptance.by_domain(head)["domain"].nunique()
-    loads = listed(run.point.load.label for run in head)
+    tails = f"at {listed(run.point.load.label for run in head)}; some are not to be quoted"
     ready = [f"{scaling.stages(run)['ready']:.0f}" for run in cluster_tables.of_scenario(cluster, "step")]
     updates = [run for name in cluster_tables.UPDATES for run in cluster_tables.of_scenario(cluster, name)]
     lost = [scaling.counts(scaling.during(run, ["restart", "undo"])) for run in updates]
@@ -93,11 +87,7 @@ def _rubric(
         (f"{GOAL:g}x at matched quality, mixture of experts", _reached(moe), "chapter 5"),
         ("matched quality", _same(dense, public, moe), "chapters 2, 3, 5 and 9"),
         ("acceptance per kind of traffic", f"{kinds} kinds", "below, chapters 2 to 4"),
-        (
-            "p99 at batch 1, 8 and 32, with and without",
-            f"at {loads}; some are not to be quoted",
-            "below, chapter 2",
-        ),
+        ("p99 at batch 1, 8 and 32, with and without", tails, "below, chapter 2"),
         ("autoscaling on queue wait", scaled, "chapter 7"),
         ("a smooth rollout", rolled, "chapter 7"),
         ("a million tokens against hosted APIs", _rented(), "below, chapter 8"),
@@ -106,7 +96,7 @@ def _rubric(
     return tables.markdown(pd.DataFrame(lines, columns=["asked for", "reached", "where"]))
 
 
-def _reached(runs: Sequence[RunRecord]) -> str:
+def _reached(runs: Runs) -> str:
     best = speedup.best_k(runs, by=("load", "domain"))
     if best.empty:
         return "not measured"
@@ -125,7 +115,7 @@ def _reached(runs: Sequence[RunRecord]) -> str:
     )
 
 
-def _same(*measured: Sequence[RunRecord]) -> str:
+def _same(*measured: Runs) -> str:
     """The least share of timed greedy answers that are the baseline's, over all arms and loads."""
     tables_of = (answers.shares(answers.pairs(runs)) for runs in measured if runs)
     same = [
@@ -151,7 +141,7 @@ def _rented() -> str:
     return f"shapes with their best draft, on a rented GPU that is always busy, beat a host {'; '.join(each)}"
 
 
-def _stack(runs: Sequence[RunRecord]) -> str:
+def _stack(runs: Runs) -> str:
     last = max(runs, key=lambda run: run.started_at)
     target = last.point.target
     rows = [
@@ -163,16 +153,15 @@ def _stack(runs: Sequence[RunRecord]) -> str:
     return tables.markdown(pd.DataFrame(rows, columns=["part", "what"]))
 
 
-def _speed(name: str, runs: Sequence[RunRecord]) -> str:
+def _speed(name: str, runs: Runs) -> str:
     best = speedup.best_k(runs, by=("load", "domain"))
     if best.empty:
         return f"**{name}.** {answers_text.NO_PAIR}"
     answer = headline.answer(best, runs).replace("**Answer.**", f"**{name}.**")
-    shown = tables.overview(speedup.fastest(best), named=best["method"].nunique() > 1).reset_index()
-    return f"{answer}\n\n{tables.markdown(shown)}\n\n{credit(runs)}"
+    return f"{answer}\n\n{tables.markdown(tables.overview(best))}\n\n{credit(runs)}"
 
 
-def _acceptance(runs: Sequence[RunRecord]) -> str:
+def _acceptance(runs: Runs) -> str:
     counted = acceptance.by_domain(runs)
     deepest = counted[counted["num_speculative_tokens"] == counted["num_speculative_tokens"].max()]
     cells = deepest.assign(cell=deepest["length"].map("{:.2f}".format))
@@ -182,7 +171,7 @@ def _acceptance(runs: Sequence[RunRecord]) -> str:
     return "Tokens a step, the bonus token included.\n\n" + tables.markdown(wide.reset_index())
 
 
-def _tails(runs: Sequence[RunRecord]) -> str:
+def _tails(runs: Runs) -> str:
     every = tail.tails(runs)
     pooled = every[every["domain"] == tail.POOLED]
     opening = (

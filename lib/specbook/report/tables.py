@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-from specbook.analysis import traffic
+from specbook.analysis import speedup, traffic
 from specbook.records.lossless import LosslessRecord, fullest
 from specbook.records.published import PublishedRow
 from specbook.stats.equality import Divergence
@@ -86,25 +86,24 @@ def beside_loops(table: pd.DataFrame) -> pd.DataFrame:
     return _indexed(columns, ["load", "domain"])
 
 
-def overview(table: pd.DataFrame, named: bool = False) -> pd.DataFrame:
-    """Table of speed ratios and both speeds in tokens/s, loads side by side.
-
-    Made from rows of `speedup.speedups`, one arm per load and domain. `named`: which arm it is, too.
+def overview(best: pd.DataFrame) -> pd.DataFrame:
+    """Table of the fastest method's speed ratio and both speeds in tokens/s, loads side by side, from
+    `speedup.best_k` by load and domain. Of several methods each is named.
     """
+    table, several = speedup.fastest(best), best["method"].nunique() > 1
     cells = [
         f"{row.speedup:.2f}× ({row.baseline_tokens_per_s:.0f} → {row.tokens_per_s:.0f})"
-        + (f" {row.label}" if named else "")
+        + (f" {row.label}" if several else "")
         for row in table.itertuples()
     ]
     wide = table.assign(cell=cells).pivot(index="domain", columns="load", values="cell")
     wide = wide.fillna("not measured")
-    return wide.loc[list(dict.fromkeys(table["domain"])), list(dict.fromkeys(table["load"]))]
+    return wide.loc[list(dict.fromkeys(table["domain"])), list(dict.fromkeys(table["load"]))].reset_index()
 
 
 def latency(table: pd.DataFrame) -> pd.DataFrame:
-    """Table of latencies in milliseconds with their interval, a clock per column, p99 below the median.
-
-    Made from `latency.table` by concurrency and execution. `*`: too few prompts for that percentile.
+    """Table of latencies in ms with their interval, a clock per column, p99 below the median, from
+    `latency.table` by concurrency and execution. `*`: too few prompts for that percentile.
     """
     cells = [_milliseconds(row.estimate) + ("" if row.enough else " *") for row in table.itertuples()]
     wide = table.assign(
@@ -160,10 +159,7 @@ def prices(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def crossovers(table: pd.DataFrame) -> pd.DataFrame:
-    """Table of the K from which on drafting in parallel is faster, measured and predicted.
-
-    Made from `prediction.crossovers`.
-    """
+    """Table of the K from which on drafting in parallel is faster, from `prediction.crossovers`."""
     shown = {
         name: [_crossing(row, row[name]) for _, row in table.iterrows()] for name in ("measured", "predicted")
     }
@@ -199,9 +195,8 @@ def options(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def tails(table: pd.DataFrame) -> pd.DataFrame:
-    """Table of each arm's p99 in ms and how it changed, domains pooled; `*`: not to be quoted.
-
-    Made from `tail.changes`.
+    """Table of each arm's p99 in ms and how it changed, domains pooled, from `tail.changes`; `*`: not to be
+    quoted.
     """
     p99 = table[table["q"] == 0.99]
     cells = [
@@ -237,10 +232,8 @@ COMPARED = {"speculation": "with speculation", "restart": f"control: {AGAIN}", "
 
 
 def answers(table: pd.DataFrame) -> pd.DataFrame:
-    """Table of identical answers in % by load (and domain), speculation beside both controls.
-
-    Made from `answers.shares`. Of several arms with speculation, the one that parts most often is shown and
-    named.
+    """Table of identical answers in % by load (and domain), speculation beside both controls, from
+    `answers.shares`. Of several arms with speculation, the one that parts most often is shown and named.
     """
     index = [name for name in ("load", "domain") if name in table]
     rows = []
@@ -264,10 +257,8 @@ def percent(share: float) -> str:
 
 
 def same(checks: Iterable[LosslessRecord]) -> list[pd.DataFrame]:
-    """Table, in a list, of answers that are the baseline's with speculation and in controls.
-
-    Beside them: the largest margin (logits) where they part, and `p_value`. Each precision stands with its
-    fullest check. No table without a check.
+    """Table, in a list, of answers that are the baseline's with speculation and in controls, by the fullest
+    check of each precision; the largest margin (logits) where they part, and `p_value`. No table without one.
     """
     rows = [
         {"precision": check.target.dtype, "arm": arm, "the same": f"{same.equal} of {same.n}",
@@ -290,10 +281,8 @@ def _drafted(check: LosslessRecord) -> str:
 
 
 def right(checks: Iterable[LosslessRecord]) -> list[pd.DataFrame]:
-    """Table, in a list, of the share of right answers in both arms, with Wilson's interval.
-
-    Each precision stands with its fullest check. No table without a check, or without prompts that say what
-    is right.
+    """Table, in a list, of the share of right answers in both arms, with Wilson's interval, by the fullest
+    check of each precision. No table without a check, or without prompts that say what is right.
     """
     rows = [
         {"precision": check.target.dtype, "domain": domain,

@@ -63,7 +63,7 @@ def _percentile(ax: Axes, cell: pd.DataFrame, line: str, hue: str, label: str) -
 
 @styled
 def step_time(table: pd.DataFrame) -> Axes:
-    """`steps.decode_steps`: the measured step in ms, in what the roofline accounts for and overhead."""
+    """`steps.decode_steps`: the measured step in ms, split into what the roofline explains and overhead."""
     (ax,) = style.panels(1)
     names = [f"{row.execution}\nbatch {row.concurrency}" for row in table.itertuples()]
     least = 1e3 * table["least_s"].astype(float).fillna(0.0)

@@ -56,14 +56,6 @@ def named(markup: str, alt: str) -> str:
     return markup.replace(UNNAMED, f'aria-label="{html.escape(alt)}"')
 
 
-def _points(fig: Figure) -> Iterator[tuple[float, float, str]]:
-    """Every point with a tooltip: its place, in shares of the figure from the lower left, and its text."""
-    for tooltips in fig.findobj(style.Tooltips):
-        for place, text in zip(tooltips.places, tooltips.texts, strict=True):
-            x, y = tooltips.axes.transData.transform(place) / fig.bbox.size
-            yield x, y, text
-
-
 def _svg(fig: Figure, layout: str, hidden: str = "") -> str:
     drawn = io.StringIO()
     with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": layout, "savefig.bbox": "standard"}):
@@ -72,11 +64,14 @@ def _svg(fig: Figure, layout: str, hidden: str = "") -> str:
     (body,) = BODY.findall(drawn.getvalue())
     body = ATTRIBUTE.sub(r'style="fill: \1"', DROPPED.sub("", body))
     body = BETWEEN.sub("><", COLOUR.sub(r"\1: var(--sb-\2, #\2)", body)).strip()
-    circles = "".join(
-        f'<circle class="sb-point" cx="{width * x:.1f}" cy="{height * (1 - y):.1f}" r="{REACH}">'
-        f"<title>{html.escape(text)}</title></circle>"
-        for x, y, text in _points(fig)
-    )
+    circles = ""
+    for tooltips in fig.findobj(style.Tooltips):
+        for place, text in zip(tooltips.places, tooltips.texts, strict=True):
+            x, y = tooltips.axes.transData.transform(place) / fig.bbox.size  # shares, from the lower left
+            circles += (
+                f'<circle class="sb-point" cx="{width * x:.1f}" cy="{height * (1 - y):.1f}" r="{REACH}">'
+                f"<title>{html.escape(text)}</title></circle>"
+            )
     over = f'<g fill="none" pointer-events="all">{circles}</g>' if circles else ""
     return (
         f'<svg class="sb-svg sb-{layout}" viewBox="0 0 {width:g} {height:g}" role="group" {UNNAMED} '
