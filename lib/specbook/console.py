@@ -37,9 +37,8 @@ def one_clear_message(interrupted: str = "interrupted.", code: int = 1) -> Itera
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
             raise
-        complain(
-            "specbook:", f"no file can be called {error.filename!r}: {error.strerror}. To fix: shorten it"
-        )
+        said = f"no file can be called {error.filename!r}: {error.strerror}. To fix: shorten it"
+        complain("specbook:", said)
         raise typer.Exit(code) from None
     except KeyboardInterrupt:
         complain("specbook:", interrupted)

@@ -273,12 +273,10 @@ def _length(expected: str | None) -> float | None:
     try:
         value = float(expected)
     except ValueError:
-        counted = [run.measurement.spec_decode for run in selection.read(expected).runs()]
-        drafts, accepted = (
-            sum(getattr(one, name) for one in counted if one)
-            for name in ("num_drafts", "num_accepted_tokens")
-        )
-        value = 1 + accepted / max(drafts, 1)
+        every = (run.measurement.spec_decode for run in selection.read(expected).runs())
+        counted = [one for one in every if one]
+        drafts = sum(one.num_drafts for one in counted)
+        value = 1 + sum(one.num_accepted_tokens for one in counted) / max(drafts, 1)
     if value > 1:
         return value
     raise ConfigError(

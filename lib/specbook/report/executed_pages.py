@@ -140,7 +140,7 @@ def clean(notebook: NotebookNode) -> NotebookNode:
             cell.id = INJECTED
         if cell.cell_type == "code":
             outputs = (still(one, widgets) for one in cell.outputs if not _silent(one))
-            cell.outputs = [_drawn(cell, _portable(one)) for one in outputs if one is not None]
+            cell.outputs = [_on_page(cell, one) for one in outputs if one is not None]
         else:
             cell.source = as_roles(cell.source, drawn)
     answers = [cell for cell in notebook.cells if ANSWER in cell.metadata.get("tags", [])]
@@ -160,20 +160,16 @@ def _figure_name(cell: NotebookNode) -> str | None:
     return cell.metadata.get("mystnb", {}).get("figure", {}).get("name") if drew else None
 
 
-def _drawn(cell: NotebookNode, output: NotebookNode) -> NotebookNode:
-    """A figure as a drawing only, with the words for who cannot see it."""
-    if "mystnb" in cell.metadata and "text/html" in output.get("data", {}):
-        output.data = {"text/html": svg.named(output.data["text/html"], cell.metadata.mystnb.image.alt)}
-        output.metadata = {}
-    return output
-
-
-def _portable(output: NotebookNode) -> NotebookNode:
+def _on_page(cell: NotebookNode, output: NotebookNode) -> NotebookNode:
+    """Without this machine's folders; a figure as a drawing only, with the words for who cannot see it."""
     if output.output_type == "stream":
         output.text = paths.portable(output.text)
     for mime, body in output.get("data", {}).items():
         if isinstance(body, str) and mime.startswith("text/"):
             output.data[mime] = paths.portable(body)
+    if "mystnb" in cell.metadata and "text/html" in output.get("data", {}):
+        output.data = {"text/html": svg.named(output.data["text/html"], cell.metadata.mystnb.image.alt)}
+        output.metadata = {}
     return output
 
 

@@ -23,32 +23,25 @@ from specbook.report.text import answers_text
 from specbook.stats.estimate import Estimate
 
 BEGIN, END = "<!-- headline: written by `specbook readme`, from records -->", "<!-- /headline -->"
-
 ALT = "Speed-up over the best baseline by batch and domain, on a logarithmic axis with a line at 1"
-
 CAPTION = (
     "Speed-up of speculative decoding over the best baseline{picked}, with its 95 % interval from three "
     "restarts on. The axis is logarithmic: below the line speculation loses, and a loss is as large as a win."
 )
 PICKED = ", each point at its own best K"
-
 EVERY_METHOD = (
     "Speed-up of each drafting method over the best baseline, at its own best K where several were measured, "
     "with its 95 % interval from three restarts on. Below the line, on a logarithmic axis, speculation loses."
 )
-
 TABLE = (
     "Speed-up, and output tokens/s without → with speculation; intervals are in the figure and the chapters:"
 )
-
-
 MANY = 0.25
 """Share of the tokens in looping answers from which on the headline says what is left without them."""
 BEST_CASE = (
     "The answer is of the best case: a small model of this project's own, and drafts that were trained on "
     "the same kinds of traffic, for `json` and `math` on the same templates."
 )
-
 TYPICAL = (
     "The next table puts a typical case beside it: a public model, {target}, on public prompts (chapter 9). "
     "Both are given by the speed-up of decoding alone, without answers that repeat themselves. Each kind of "
@@ -58,10 +51,8 @@ LOOPS = (
     "A draft guesses text that repeats itself best. So the speed-up of decoding is given twice where such "
     "answers hold more than a quarter of the tokens: with them, and without."
 )
-
 PUBLIC = ("09_public", "cpu")
 """The chapter of the typical case, and the hardware of its plan."""
-
 NOTHING = "**No answer yet.** No chapter with speculation has a plan for this hardware.\n"
 
 

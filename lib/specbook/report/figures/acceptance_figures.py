@@ -11,9 +11,6 @@ from specbook.report.figures import style
 from specbook.report.figures.style import METHODS, K, Reading, look, ordered
 
 NO_DRAFT = "Nothing was drafted in these records."
-NO_VERSIONS = "A draft one version behind: not measured yet."
-NOT_COUNTED = "Experts touched: not measured yet."
-NO_NOISE = "Noise in the router: not measured yet."
 ENDS, TOKENS = ("length", "length_low", "length_high"), Reading("{:.2f}", " tokens/step")
 EXPERTS = Reading("{:.2f}", " experts")
 CLOCKS = {
@@ -123,7 +120,7 @@ def length_by_traffic(table: pd.DataFrame) -> list[Axes]:
     return style.finish(axes, "tokens per verification step")
 
 
-@style.or_words(NO_VERSIONS)
+@style.or_words("A draft one version behind: not measured yet.")
 def length_by_version(table: pd.DataFrame) -> list[Axes]:
     """Plot of acceptance length by domain, a panel a load, a colour for each version (`versions.lengths`)."""
     axes, domains = style.panel_for_each(table["load"], height=3.8, share_y=True), ordered(table["domain"])
@@ -154,7 +151,7 @@ def by_request(table: pd.DataFrame) -> Axes:
     return ax
 
 
-@style.or_words(NOT_COUNTED)
+@style.or_words("Experts touched: not measured yet.")
 def experts_touched(table: pd.DataFrame, num_experts: int, num_experts_per_token: int) -> Axes:
     """Rows of `moe_tables.touched`: experts against a step's tokens; the line is independent routing."""
     (ax,) = style.panels(1, height=4.2)
@@ -173,7 +170,7 @@ def experts_touched(table: pd.DataFrame, num_experts: int, num_experts_per_token
     return ax
 
 
-@style.or_words(NO_NOISE)
+@style.or_words("Noise in the router: not measured yet.")
 def router_noise(table: pd.DataFrame) -> list[Axes]:
     """Rows of `moe_tables.noise`: acceptance, right answers and experts against the strength of the noise."""
     axes = style.panels(len(CLOCKS), height=3.6)

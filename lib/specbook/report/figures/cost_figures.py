@@ -16,7 +16,6 @@ from specbook.report.figures.style import NO_PAIR, Reading, colour, marker, styl
 KINDS = (SPECULATING, BASELINE)
 ABOVE = {"xytext": (9, 6), "ha": "left", "va": "bottom"}
 BELOW = {"xytext": (-9, -6), "ha": "right", "va": "top"}
-TOO_SLOW = "No batch that was measured keeps the strictest objective."
 LABELS = {
     "utilisation": "utilisation", "price": "price of an hour", "traffic": "kind of traffic",
     "batch": "batch", "speculation": "speculation on or off", "measurement": "the measurement's interval",
@@ -92,7 +91,7 @@ def saved(table: pd.DataFrame) -> Axes:
     return ax
 
 
-@style.or_words(TOO_SLOW)
+@style.or_words("No batch that was measured keeps the strictest objective.")
 def by_utilisation(table: pd.DataFrame, usd_per_hour: float, elsewhere: pd.DataFrame, served: str) -> Axes:
     """`token_cost.goodput` of one objective, by reservation; dotted: `api_prices.apis` for the same text."""
     (ax,) = style.panels(1, height=4.4)

@@ -15,9 +15,7 @@ METRICS = {
     "ttft_s": "TTFT: first token", "tpot_s": "TPOT: per token", "itl_s": "ITL: between chunks",
     "e2e_s": "E2E: whole answer",
 }  # fmt: skip
-
 ENDS = ("value", "low", "high")
-NO_ARRIVALS = "No Poisson arrivals are in these records."
 BOUNDS = {"memory": ("#0072B2", "reading memory, at peak"), "compute": ("#009E73", "arithmetic, at peak")}
 OF_A_STEP = ("#d9d9d9", *style.PALETTE)
 """A colour for each of nine parts: pale for the first, what passes between steps."""
@@ -98,7 +96,7 @@ def step_parts(table: pd.DataFrame) -> Axes:
     return ax
 
 
-@style.or_words(NO_ARRIVALS)
+@style.or_words("No Poisson arrivals are in these records.")
 def poisson(table: pd.DataFrame) -> list[Axes]:
     """`latency.poisson` of one arm: served rate, latency and queue wait against the rate of arrivals."""
     axes = style.panels(3)

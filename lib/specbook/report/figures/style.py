@@ -168,7 +168,11 @@ def tooltip(row: pd.Series, ends: Sequence[float | None], reading: Reading) -> s
     span = "no interval" if None in interval else f"[{', '.join(map(str, interval))}]"
     estimate, ids = row.get("estimate"), row.get("records")
     n = f", n={estimate.counted}" if estimate is not None else ""
-    return "\n".join([_where(row), f"{value}{reading.unit} {span}{n}", *([_records(ids)] if ids else [])])
+    lines = [_where(row), f"{value}{reading.unit} {span}{n}"]
+    if ids:
+        more = f" and {len(ids) - MOST_IDS} more" if len(ids) > MOST_IDS else ""
+        lines.append(f"record{'s' if len(ids) > 1 else ''} {', '.join(map(str, ids[:MOST_IDS]))}{more}")
+    return "\n".join(lines)
 
 
 def _where(row: pd.Series) -> str:
@@ -179,11 +183,6 @@ def _where(row: pd.Series) -> str:
         load = f"batch {row['concurrency']:g}"
     clock = f"p{100 * row['q']:g} {row['metric'].removesuffix('_s').upper()}" if "q" in row else None
     return ", ".join(str(part) for part in (clock, row.get("domain"), load, row.get("arm")) if part)
-
-
-def _records(ids: Sequence[Any]) -> str:
-    more = f" and {len(ids) - MOST_IDS} more" if len(ids) > MOST_IDS else ""
-    return f"record{'s' if len(ids) > 1 else ''} {', '.join(map(str, ids[:MOST_IDS]))}{more}"
 
 
 def with_interval(

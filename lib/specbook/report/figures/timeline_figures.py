@@ -16,7 +16,6 @@ LOAD, WAITING, _, WANTED, READY = style.PALETTE[:5]
 EVERY_S = 10.0
 ARMS = ("fallback", "drafting", "plain")
 SMOOTH_S = 5.0
-NO_DRIFT = "No drift was recorded for this plan."
 
 
 @styled
@@ -110,7 +109,7 @@ def episodes(shown: dict[str, Episode]) -> list[Axes]:
     return style.finish(axes.values(), "acceptance length, tokens/step")
 
 
-@style.or_words(NO_DRIFT)
+@style.or_words("No drift was recorded for this plan.")
 def monitors(table: pd.DataFrame) -> list[Axes]:
     """`drift.compare`: false alarms a day against the median delay, a panel for each kind of drift.
 
