@@ -19,10 +19,7 @@ from specbook.stats import theory
 BOOK = Path(__file__).parents[2] / "book"
 SLIDERS = {"k": (5, 1, 16, 1), "acceptance": (0.7, 0, 1, 0.05), "draft_cost": (0.1, 0, 0.5, 0.01),
            "verify_cost": (1.2, 1, 4, 0.1)}  # fmt: skip
-UNASKED = (
-    render.published_page, render.engines_page, render.engine_tables, render.memory_page,
-    render.break_even_page,
-)  # fmt: skip
+UNASKED = (render.published_page, render.engines_page, render.memory_page, render.break_even_page)
 """Pages that do not depend on what a book is of."""
 
 
@@ -103,6 +100,7 @@ def without_chapter_two(tmp_path, project, monkeypatch):
     monkeypatch.setattr(render, "_prepare_in", lambda kernel, *plan: render.prepare(*plan))
     for unasked in UNASKED:
         monkeypatch.setattr(unasked, "render", lambda: "")
+    monkeypatch.setattr(render.engines_page, "side_by_side", lambda: "")
     monkeypatch.setattr(render.calculator_page, "render", lambda runs: "")
     monkeypatch.setattr(render, "SHIPPED", ("01_baseline", "cpu", "quick"))
     return tmp_path / "book" / "executed", shown
@@ -142,6 +140,7 @@ def test_the_calculator_starts_from_prices_and_one_k_has_none(tmp_path, project,
     monkeypatch.setattr(render.headline, "render", lambda runs: "")
     for unasked in UNASKED:
         monkeypatch.setattr(unasked, "render", lambda: "")
+    monkeypatch.setattr(render.engines_page, "side_by_side", lambda: "")
     monkeypatch.setattr(render.calculator_page, "render", lambda runs: given.append(runs) or "")
     render.prepare(["02_eagle3"], group="quick")
     assert given == [runs if own else "shipped"]

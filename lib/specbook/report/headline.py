@@ -16,7 +16,7 @@ from specbook.analysis import speedup
 from specbook.errors import ConfigError
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
-from specbook.report import break_even_page, engine_tables, executed_pages, tables
+from specbook.report import break_even_page, engines_page, executed_pages, tables
 from specbook.report.figures import speedup_figures, style
 from specbook.report.provenance_line import credit
 from specbook.report.text import answers_text
@@ -112,7 +112,7 @@ def answer(best: pd.DataFrame, runs: Sequence[RunRecord]) -> str:
     cases, others = [], []
     if targets == {"pocket-dense"}:
         cases = _cases(best, runs, records.of_chapter(*PUBLIC))
-        others = [*break_even_page.front(), *engine_tables.faster_baseline()]
+        others = [*break_even_page.front(), *engines_page.faster_baseline()]
     return "\n\n".join([*pocket, speeds, *cases, *again, *_loops(best, runs), *others])
 
 

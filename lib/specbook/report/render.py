@@ -23,7 +23,6 @@ from specbook.records.run_set import RunSet
 from specbook.report import (
     break_even_page,
     calculator_page,
-    engine_tables,
     engines_page,
     executed_pages,
     gate_page,
@@ -189,7 +188,7 @@ def prepare(names: Iterable[str], hardware: str = "cpu", group: str = "full") ->
         "break_even.md": break_even_page.render(),
         "compare.md": gate_page.render(),
         "engines.md": engines_page.render(),
-        "two_engines.md": engine_tables.render(),
+        "two_engines.md": engines_page.side_by_side(),
         "headline.md": headline.render(_records(most_drafts)),
         "calculator.html": calculator_page.render(runs),
         "card.md": card.read_text() if card.is_file() else NO_CARD + "\n",

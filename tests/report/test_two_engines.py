@@ -6,8 +6,8 @@ import pytest
 
 import synthetic
 from specbook import config
-from specbook.report import engine_tables
-from specbook.report.engine_tables import HARDWARE, PLAN
+from specbook.report import engines_page
+from specbook.report.engines_page import HARDWARE, PLAN
 
 SLOW = synthetic.USUAL
 FAST = dataclasses.replace(
@@ -39,14 +39,14 @@ def rows(page, *words):
 
 
 def test_without_records_it_says_what_measures_them():
-    assert engine_tables.render() == f"{engine_tables.NOTHING}\n"
-    assert "`specbook run appendix_engines` measures it" in engine_tables.NOTHING
-    assert engine_tables.faster_baseline() == []
+    assert engines_page.side_by_side() == f"{engines_page.NOTHING}\n"
+    assert "`specbook run appendix_engines` measures it" in engines_page.NOTHING
+    assert engines_page.faster_baseline() == []
 
 
 def test_a_faster_engine_that_gains_less_is_told_so():
     measure(vllm=SLOW, llama_cpp=FAST)
-    page = engine_tables.render()
+    page = engines_page.side_by_side()
     first, wide, narrow = rows(page, "batch 1")[:3]
     assert "| vLLM (float32)" in first
     assert ", faster |" not in first
@@ -68,15 +68,15 @@ def test_a_faster_engine_that_gains_less_is_told_so():
 def test_a_campaign_cut_short_is_drawn_so_far(drafted, tables):
     lacking = dataclasses.replace(SLOW, failed=lambda point: (point.speculation is None) == drafted)
     measure(vllm=lacking, llama_cpp=lacking)
-    page = engine_tables.render()
+    page = engines_page.side_by_side()
     assert sum(line.startswith("| load") for line in page.splitlines()) == tables
     assert "nan" not in page.lower()
-    assert engine_tables.faster_baseline() == []
+    assert engines_page.faster_baseline() == []
 
 
 def test_the_front_page_names_a_faster_engine():
     measure(vllm=SLOW, llama_cpp=FAST)
-    (said,) = engine_tables.faster_baseline()
+    (said,) = engines_page.faster_baseline()
     assert "Without speculation llama.cpp (float32) serves smollm2-135m at 1." in said
     assert said.endswith("(batch 32) the speed of vLLM (float32).")
     assert "Q4_1" not in said
@@ -84,7 +84,7 @@ def test_the_front_page_names_a_faster_engine():
 
 def test_the_front_page_is_silent_where_the_first_is_faster():
     measure(vllm=FAST, llama_cpp=SLOW)
-    page = engine_tables.render()
+    page = engines_page.side_by_side()
     assert ", slower |" in page
     assert "| more " in page
-    assert engine_tables.faster_baseline() == []
+    assert engines_page.faster_baseline() == []
