@@ -22,7 +22,7 @@ NEURON_GUIDE = "https://awsdocs-neuron.readthedocs-hosted.com/en/latest/setup/"
 def checks() -> list[Check]:
     """What a measurement needs first, what is optional last."""
     engines = (check for each in engine.known() for check in each.checks())
-    return [*_machine(), *engines, *_accelerators(), *_tools()]
+    return [*_machine(), *engines, *_programs()]
 
 
 def failed(checks: list[Check]) -> bool:
@@ -43,16 +43,13 @@ def _machine() -> Iterator[Check]:
     yield Check.of("memory", memory >= MIN_MEMORY_BYTES, f"{memory / GB:.0f} GB", "6 GB are needed")
 
 
-def _accelerators() -> Iterator[Check]:
+def _programs() -> Iterator[Check]:
     driver = output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
     cuda = f"driver {driver.splitlines()[0]}" if driver else None
     yield Check.optional("CUDA", cuda, "on a machine with an NVIDIA GPU: sudo apt-get install nvidia-driver")
     yield Check.optional(
         "Neuron", which("neuron-ls"), f"on an AWS Trainium or Inferentia machine: {NEURON_GUIDE}"
     )
-
-
-def _tools() -> Iterator[Check]:
     yield Check.needed("git", which("git"), "sudo apt-get install git")
     yield Check.optional("kubectl", which("kubectl"), "https://kubernetes.io/docs/tasks/tools/#kubectl")
     yield Check.optional("chromium", which(*BROWSERS), "sudo apt-get install chromium")

@@ -194,7 +194,7 @@ def _show(answers: "Sequence[Probed]", of: int) -> None:
     for name in COLUMNS:
         table.add_column(name, justify="left" if name == "category" else "right")
     for row in acceptance.of_probe(answers).to_dict("records"):
-        table.add_row(*map(Text, _cells(row, _undrafted(answers, row["domain"]))))
+        table.add_row(*map(Text, _cells(row, [one for one in answers if one.domain == row["domain"]])))
     out.print(table)
     out.print(
         f"{len(answers)} of {of} prompts asked, one at a time. Length: tokens a step, bonus token included; "
@@ -207,18 +207,13 @@ def _show(answers: "Sequence[Probed]", of: int) -> None:
         complain("refused:", f"{len(refused)} prompts, the last with: {refused[-1]}")
 
 
-def _undrafted(answers: "Sequence[Probed]", domain: str) -> str:
-    """What stands in the place of lengths where a domain has none."""
-    of_it = [one for one in answers if one.domain == domain]
-    if any(one.spec_decode for one in of_it):
-        return "nothing drafted"
-    return "refused" if all(one.refused for one in of_it) else "not counted"
-
-
-def _cells(row: dict, undrafted: str) -> list[str]:
+def _cells(row: dict, answers: "Sequence[Probed]") -> list[str]:
+    """A row of the table; where a domain has no lengths, `answers`, its own, say why."""
     counted, speed = [row["domain"], str(row["prompts"])], f"{row['tokens_per_s']:.0f}"
     if row["estimate"] is None:
-        return [*counted, undrafted, "", "", "", speed]
+        why = "refused" if all(one.refused for one in answers) else "not counted"
+        why = "nothing drafted" if any(one.spec_decode for one in answers) else why
+        return [*counted, why, "", "", "", speed]
     low, high = row["estimate"].low, row["estimate"].high
     interval = "too few prompts" if low is None else f"{low:.2f} to {high:.2f}"
     tenths = f"{row['p10']:.2f} to {row['p90']:.2f}"

@@ -59,13 +59,8 @@ def by_batch(table: pd.DataFrame, keeps: pd.Series) -> Axes:
     values = [bill.value for bill in table["by_use"]]
     style.batches(ax, table["concurrency"])
     _dollar_axis(ax, values)
-    _name_lines(ax, table)
-    return ax
-
-
-def _name_lines(ax: Axes, table: pd.DataFrame) -> None:
-    """Write each line's name beside it: above the start of the higher one, below the middle of the other."""
-    points = table.assign(usd=[bill.value for bill in table["by_use"]]).sort_values("concurrency")
+    # A line's name stands beside it: above the start of the higher one, below the middle of the other.
+    points = table.assign(usd=values).sort_values("concurrency")
     lines = sorted((line for _, line in points.groupby("kind")), key=lambda line: -line["usd"].iloc[0])
     for line, place in zip(lines, (ABOVE, BELOW), strict=False):
         row = line.iloc[0 if place is ABOVE else len(line) // 2]
@@ -73,6 +68,7 @@ def _name_lines(ax: Axes, table: pd.DataFrame) -> None:
             row["kind"], (row["concurrency"], row["usd"]), textcoords="offset points",
             color=colour(row["kind"], KINDS), **place,
         )  # fmt: skip
+    return ax
 
 
 @style.or_words(NO_PAIR)

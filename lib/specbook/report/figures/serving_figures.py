@@ -40,23 +40,23 @@ def throughput(table: pd.DataFrame) -> list[Axes]:
 @styled
 def latency(table: pd.DataFrame) -> list[Axes]:
     """`latency.table` by concurrency and arm, in ms with intervals, hollow where prompts are too few."""
-    arms = list(dict.fromkeys(table["arm"]))
+    arms, ms = list(dict.fromkeys(table["arm"])), _in_ms(table)
     axes = style.panels(len(METRICS))
     for ax, (metric, title) in zip(axes, METRICS.items(), strict=True):
         for arm in arms:
+            hue = colour(arm, arms)
             for q, line in ((0.5, "-"), (0.99, "--")):
-                cell = table[(table["metric"] == metric) & (table["arm"] == arm) & (table["q"] == q)]
-                _percentile(ax, cell, line, colour(arm, arms), f"{arm} p{100 * q:g}")
+                cell = ms[(ms["metric"] == metric) & (ms["arm"] == arm) & (ms["q"] == q)]
+                ax.plot(cell["concurrency"], cell["value"], line, color=hue, label=f"{arm} p{100 * q:g}")
+                style.marked(ax, cell, "concurrency", ENDS, Reading("{:.1f}", " ms"), color=hue, marker="o")
         style.batches(ax, table["concurrency"], "batch")
         ax.set_title(title)
         ax.set_ylim(bottom=0)
     return style.finish(axes, "ms")
 
 
-def _percentile(ax: Axes, cell: pd.DataFrame, line: str, hue: str, label: str) -> None:
-    ms = cell.assign(**{name: 1e3 * cell[name].astype(float) for name in ENDS})
-    ax.plot(ms["concurrency"], ms["value"], line, color=hue, label=label)
-    style.marked(ax, ms, "concurrency", ENDS, Reading("{:.1f}", " ms"), color=hue, marker="o")
+def _in_ms(table: pd.DataFrame) -> pd.DataFrame:
+    return table.assign(**{name: 1e3 * table[name].astype(float) for name in ENDS})
 
 
 @styled
@@ -147,10 +147,17 @@ def tail(table: pd.DataFrame) -> list[Axes]:
     dash, both with intervals. Hollow: few prompts, or late first chunks.
     """
     titles = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "E2E"}
-    there, loads, axes = style.placed(table), list(dict.fromkeys(table["load"])), style.panels(3)
+    there, loads, axes = style.placed(_in_ms(table)), list(dict.fromkeys(table["load"])), style.panels(3)
+    reading = Reading("{:+.1f}", " ms")
+    dash = {"marker": "_", "linestyle": "none", "elinewidth": 0.9, "markeredgewidth": 2}
     for ax, (metric, title) in zip(axes, titles.items(), strict=True):
         for domain in ordered(table["domain"]):
-            _changes(ax, there[(there["metric"] == metric) & (there["domain"] == domain)], domain)
+            cell = there[(there["metric"] == metric) & (there["domain"] == domain)]
+            hue, sign = colour(domain), marker(domain)
+            ax.plot([], [], sign, color=hue, label=domain)
+            style.marked(ax, cell[cell["q"] == 0.99], "place", ENDS, reading, color=hue, marker=sign)
+            beside = cell[cell["q"] == 0.5].assign(place=lambda p50: p50["place"] + 0.06)
+            style.with_interval(ax, beside, "place", ENDS, reading, color=hue, **dash)
         ax.axhline(0.0, color="black", linewidth=1.2)
         reach = 1.1 * max(abs(v) for v in ax.get_ylim())
         ax.set_ylim(-reach, reach)  # a loss is drawn as large as a win
@@ -158,17 +165,6 @@ def tail(table: pd.DataFrame) -> list[Axes]:
         ax.set_title(title)
     axes[0].plot([], [], "_", color="#555555", markersize=7, markeredgewidth=2, label="the median's change")
     return style.finish(axes, "change of p99, ms", 6)
-
-
-def _changes(ax: Axes, cell: pd.DataFrame, domain: str) -> None:
-    ms = cell.assign(**{name: 1e3 * cell[name].astype(float) for name in ENDS})
-    hue, sign, reading = colour(domain), marker(domain), Reading("{:+.1f}", " ms")
-    ax.plot([], [], sign, color=hue, label=domain)
-    p99, p50 = ms[ms["q"] == 0.99], ms[ms["q"] == 0.5]
-    style.marked(ax, p99, "place", ENDS, reading, color=hue, marker=sign)
-    beside = p50.assign(place=p50["place"] + 0.06)
-    dash = {"marker": "_", "linestyle": "none", "color": hue, "elinewidth": 0.9, "markeredgewidth": 2}
-    style.with_interval(ax, beside, "place", ENDS, reading, **dash)
 
 
 @style.or_words(NO_PAIR)
