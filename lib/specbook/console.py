@@ -31,18 +31,17 @@ def one_clear_message(interrupted: str = "interrupted.", code: int = 1) -> Itera
     """
     try:
         yield
+        return
     except SpecbookError as error:
-        complain("specbook:", str(error))
-        raise typer.Exit(code) from None
+        said = str(error)
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
             raise
         said = f"no file can be called {error.filename!r}: {error.strerror}. To fix: shorten it"
-        complain("specbook:", said)
-        raise typer.Exit(code) from None
     except KeyboardInterrupt:
-        complain("specbook:", interrupted)
-        raise typer.Exit(130) from None
+        said, code = interrupted, 130
+    complain("specbook:", said)
+    raise typer.Exit(code) from None
 
 
 def complain(label: str, message: str) -> None:

@@ -68,12 +68,10 @@ def name_sources(notebook: NotebookNode, page: str, plan: Path) -> None:
     notebook.cells.append(nbformat.v4.new_markdown_cell(text, id="sources"))
 
 
-def put(folder: Path, name: str, text: str) -> Path:
-    """Write what a page of prose includes into `folder`; returns the file."""
+def put(folder: Path, name: str, text: str) -> None:
+    """Write what a page of prose includes into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    page = folder / name
-    page.write_text(text, encoding="utf-8")
-    return page
+    (folder / name).write_text(text, encoding="utf-8")
 
 
 def figure(name: str, drawn: Figure, alt: str, caption: str) -> str:

@@ -15,8 +15,8 @@ from specbook.report.figures.style import METHODS, NO_PAIR, K, Reading, colour, 
 ENDS, TIMES = ("speedup", "low", "high"), Reading("{:.2f}", "×")
 
 
-def _values(*tables: pd.DataFrame) -> list[float]:
-    return [value for table in tables for name in ENDS for value in table[name]]
+def _values(table: pd.DataFrame) -> list[float]:
+    return [value for name in ENDS for value in table[name]]
 
 
 def _predicted(axes: Mapping[str, Axes]) -> None:
