@@ -1,4 +1,4 @@
-"""The command `schedule`, K by batch from a plan's records, and the options that it shares with `run`."""
+"""The command `schedule`, K by batch from a plan's records, and the options that other commands share."""
 
 import json
 import shlex

@@ -15,7 +15,7 @@ from specbook.records.run import LACKED
 from specbook.report import tables
 from specbook.report.text import count, percent
 from specbook.stats.estimate import Estimate
-from specbook.stats.power import MOST_RESTARTS
+from specbook.stats.ratios import MOST_RESTARTS
 from specbook.suggestions import listed
 
 PARTS = {"length": "acceptance length", "step_s": "time of a step", "ttft_s": "time to first token"}

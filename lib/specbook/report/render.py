@@ -18,7 +18,6 @@ import yaml
 from specbook import config, paths, records, suggestions
 from specbook.config import Plan, plan_files
 from specbook.errors import ConfigError, SpecbookError
-from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
 from specbook.report import (
     break_even_page,
@@ -180,7 +179,8 @@ def prepare(names: Iterable[str], hardware: str = "cpu", group: str = "full") ->
     plans, card = _drafting(names, hardware, group), paths.models_dir() / "card.md"
     most_drafts = max(plans, key=lambda plan: len(plan.drafts), default=None)
     runs = _records(plans[0] if plans else None)
-    if not _has_prices(runs):
+    ks = {run.point.speculation.num_speculative_tokens for run in runs if run.point.speculation}
+    if len(ks) < 2:  # one K says nothing of prices; the calculator names the machine that its records are of
         runs = records.replay(config.load(*SHIPPED))
     included = {
         "published.html": published_page.render(),
@@ -216,13 +216,6 @@ def _drafting(names: Iterable[str], hardware: str, group: str) -> list[Plan]:
 
 def _records(plan: Plan | None) -> RunSet:
     return records.replay(plan) if plan else RunSet()
-
-
-def _has_prices(runs: Iterable[RunRecord]) -> bool:
-    """Whether the calculator can start from these: one K says nothing of prices, so a quick plan yields to
-    the shipped records; the page names the machine that they are of.
-    """
-    return len({run.point.speculation.num_speculative_tokens for run in runs if run.point.speculation}) > 1
 
 
 def build(
