@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, Self
 
-from pydantic import BaseModel, ConfigDict
-
 from specbook.config.methods import Method
-from specbook.config.schema import Point, Speculation, Target
+from specbook.config.schema import Frozen, Point, Speculation, Target
 from specbook.errors import ConfigError
 from specbook.records.run import ServerCounters, SpecDecodeCounters
 from specbook.suggestions import near
@@ -19,6 +17,7 @@ from specbook.suggestions import near
 OPEN_PATHS = "SPECBOOK_OPEN_PATHS"
 """Variable of a server with a key: the paths that need none, separated by spaces."""
 SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+TAIL_BYTES = 1_000_000
 Device = Literal["cpu", "accelerator"]
 
 
@@ -97,10 +96,8 @@ class Profiler(Protocol):
         """
 
 
-class Check(BaseModel):
+class Check(Frozen):
     """One thing that was looked for."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     name: str
     """What was looked for."""
@@ -139,6 +136,16 @@ def inherited(prefixes: tuple[str, ...]) -> dict[str, str]:
         for name, value in os.environ.items()
         if name.startswith(prefixes) and not any(word in name for word in SECRET)
     }
+
+
+def log_lines(log: Path) -> list[str]:
+    """The last megabyte of a log; nothing where it cannot be read."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - TAIL_BYTES))
+            return file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return []
 
 
 def version(distribution: str) -> str | None:

@@ -1,17 +1,66 @@
-"""What a server counted between two readings."""
+"""What a server counts: read of its page in Prometheus' text format, and between two readings."""
 
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 from pydantic import BaseModel
 
-from specbook.engine.base import Counters
+from specbook.engine.base import Counters, Pulse, known
 from specbook.errors import EngineError
 
 T = TypeVar("T", bound=BaseModel)
 SETTLE_S = 5.0
 """A server may count a finished request a moment after its last byte left."""
+
+
+def samples(text: str, prefix: str) -> list[Sample]:
+    """Samples whose names begin with `prefix`; none of a page that is not in this format."""
+    own = "".join(f"{line}\n" for line in text.splitlines() if line.startswith(prefix))
+    try:
+        return [sample for family in text_string_to_metric_families(own) for sample in family.samples]
+    except ValueError:
+        return []
+
+
+def totals(text: str, prefix: str) -> Counter[str]:
+    """The same by name, summed over labels; what the page does not have is 0."""
+    summed = Counter[str]()
+    for sample in samples(text, prefix):
+        summed[sample.name] += sample.value
+    return summed
+
+
+def pulse(text: str, prefix: str, queued: Iterable[str], prefill: str) -> Pulse:
+    """The pulse of a page; not parsed, since it is taken while others are measured.
+
+    Args:
+        prefix: how the engine's own names begin.
+        queued: gauges of the requests that run, and of those that wait.
+        prefill: histogram of how long a prompt takes, in seconds.
+    """
+    figures = tuple(line for line in text.splitlines() if line.startswith(prefix))
+
+    def total(name: str) -> float:
+        own = (line for line in figures if line.startswith((f"{name}{{", f"{name} ")))
+        return sum(float(line.rsplit(" ", 1)[1]) for line in own)
+
+    prefill_s, prefills = (total(f"{prefill}_{part}") for part in ("sum", "count"))
+    return Pulse(figures, sum(map(total, queued)), prefill_s / prefills if prefills else 0.0)
+
+
+def lacking(text: str, name: str, title: str, release: str) -> str:
+    """Why a page without the counter `name` cannot be read as that of the engine `title`.
+
+    `release`: the one whose names are known.
+    """
+    owner = next((each for each in known() if each.page_counters(text, "") is not None), None)
+    if owner is None or owner.title == title:
+        return f"/metrics has no {name}: this {title} release is not one specbook knows ({release})"
+    return f"/metrics is a page of {owner.title}, not of {title}. To fix: name `engine: {owner.name}`"
 
 
 def delta(before: Counters, after: Counters) -> Counters:

@@ -1,58 +1,71 @@
-"""llama.cpp as an engine; see `engine.base` for what each of these is."""
+"""llama.cpp as an engine; see `engine.base` for what each of these is.
+
+Its counters move when a request ends, and are read in the same thread: a page is never late. They are printed
+with six digits, so after a million tokens of one server they no longer agree with what its clients counted.
+Source: llama.cpp b11549, tools/server/server-task.cpp (`server_task_result_metrics::to_metrics`).
+"""
 
 import re
 import sys
-from importlib import metadata
+from dataclasses import replace
 from pathlib import Path
 
 from specbook import paths
-from specbook.config.methods import Method
 from specbook.config.schema import Speculation, Target, resolve_model
-from specbook.engine import refusals, server_log
-from specbook.engine.base import Build, Check, Counters, Device, Pulse, inherited, version
-from specbook.engine.llama_cpp import counter_page, llama_server
+from specbook.engine import counters
+from specbook.engine.base import Build, Check, Counters, Device, version
+from specbook.engine.llama_cpp import llama_server
+from specbook.engine.other_engine import PYTHON, OtherEngine
 from specbook.engine.preflight import models
 from specbook.errors import EngineError
+from specbook.records.run import ServerCounters, SpecDecodeCounters
 
 WHEEL = "xllamacpp"
-INSTALL = "pip install 'specbook[llama-cpp]'"
-INHERITED = ("LLAMA_", "GGML_", "OMP_", "GOMP_", "CUDA_VISIBLE_DEVICES")
 TYPES = {"ngram": "NGRAM_SIMPLE", "draft_model": "DRAFT_SIMPLE", "eagle3": "DRAFT_EAGLE3"}
 """Member of `common_speculative_type` by method. It has others that no plan names: MTP, DFlash, DSpark, and
 the ngram kinds map-k, map-k4v, mod and cache (docs/speculative.md of llama.cpp)."""
 LOOKUP = 5
 """Tokens that are looked up where a plan does not say: vLLM's default, so that both engines do the same."""
 PRECISIONS = {"bfloat16": "bf16", "float16": "f16", "float32": "f32"}
+PROMPT, CACHED = "llamacpp:prompt_tokens_total", "llamacpp:prompt_tokens_cached_total"
+GENERATED = "llamacpp:tokens_predicted_total"
+SPEC_DECODE = {
+    "num_drafts": "llamacpp:spec_decode_num_drafts_total",
+    "num_draft_tokens": "llamacpp:spec_decode_num_draft_tokens_total",
+    "num_accepted_tokens": "llamacpp:spec_decode_num_accepted_tokens_total",
+}
+PER_POSITION = "llamacpp:spec_decode_num_accepted_tokens_per_pos_total"
+"""Absent until a request has drafted; K positions from then on."""
+ERROR = re.compile(r"^[\d.]+ E (.*)")
+"""`0.00.006 E srv    load_model: ...`."""
 
 
-class LlamaCpp:
+class LlamaCpp(OtherEngine):
     """llama.cpp's own server, OpenAI-compatible, from a wheel."""
 
     name = "llama_cpp"
     title = "llama.cpp"
     packages = (WHEEL,)
+    install = "pip install 'specbook[llama-cpp]'"
+    variables = ("LLAMA_", "GGML_", "OMP_", "GOMP_", "CUDA_VISIBLE_DEVICES")
+    drafts_by = TYPES
+    own = "llamacpp:"
+    prompt_tokens = PROMPT
+    release = "b11549"
+    queued = ("llamacpp:requests_processing", "llamacpp:requests_deferred")
+    prefill = ""
+    errors = (ERROR, PYTHON)
     key_variable = llama_server.KEY
-    lock_arguments = ()
-    """None: with a key it demands it on every path but health, that of its counters included."""
-    health_path = "/health"
-    counters_path = "/metrics"
-    load_tool = profiler = None
+    """With a key it demands it on every path but health, that of its counters included."""
 
     def build(self) -> Build:
         """The wheel that is installed; raises EngineError if none is."""
-        try:
-            return Build(WHEEL, metadata.version(WHEEL), _device(), bytes_beside_weights=2**30)
-        except metadata.PackageNotFoundError as error:
-            raise EngineError(f"llama.cpp is not installed. To fix: {INSTALL}") from error
-
-    def knows(self, method: type[Method]) -> bool:
-        """Three, none of them with parallel drafting."""
-        return method.name in TYPES and not method.parallel_drafting
+        return replace(super().build(), device=_device(), bytes_beside_weights=2**30)
 
     def refusal(self, target: Target, speculation: Speculation | None) -> str | None:
         """Methods and settings that it has not, and models that are no GGUF."""
         unknown = (
-            _unknown_setting(target) or refusals.of_draft(self, speculation) or _two_lengths(speculation)
+            _unknown_setting(target) or super().refusal(target, speculation) or _two_lengths(speculation)
         )
         files = (_no_gguf(model) for model in models(target, speculation))
         return unknown or next(filter(None, files), None) or _other_precision(target)
@@ -74,29 +87,43 @@ class LlamaCpp:
         line = [sys.executable, "-P", llama_server.__file__]
         return [*line, *(f"{name}={value}" for name, value in settings.items()), *target.extra_args]
 
-    def environment(self, target: Target, speculation: Speculation | None) -> dict[str, str]:
-        """The caller's variables that matter to it; none of ours."""
-        return inherited(INHERITED)
-
     def counters(self, text: str) -> Counters:
-        """From Prometheus text."""
-        return counter_page.read(text)
+        """From Prometheus text, of the release that is known.
+
+        Raises:
+            EngineError: for a page of another engine, or without one of the counters.
+        """
+        found = super().counters(text)
+        if found.lacks:
+            missing = found.lacks.partition(",")[0]
+            raise EngineError(counters.lacking(text, missing, self.title, self.release))
+        return found
 
     def page_counters(self, text: str, model: str) -> Counters | None:
-        """Counters of any release; a server has one model, and does not name it there."""
-        return counter_page.page_counters(text)
+        """Counters of any release; a server has one model, and does not name it there.
 
-    def pulse(self, text: str) -> Pulse:
-        """Its lines of the same text."""
-        return counter_page.pulse(text)
-
-    def last_words(self, log: Path) -> str:
-        """Its own errors first, then those of `llama_server`."""
-        return server_log.last_words(log, counter_page.ERROR, server_log.PYTHON)
+        It counts no requests and no time in the queue, and knows no preemption.
+        """
+        totals = counters.totals(text, self.own)
+        if not totals:
+            return None
+        demanded = (PROMPT, GENERATED, *SPEC_DECODE.values())
+        missing = next((name for name in demanded if name not in totals), None)
+        server = ServerCounters(
+            prompt_tokens=totals[PROMPT] + totals[CACHED], generation_tokens=totals[GENERATED],
+            requests_finished=None, prefix_cache_hits=totals[CACHED], preemptions=0, queue_time_s=None,
+        )  # fmt: skip
+        if missing or not totals[SPEC_DECODE["num_drafts"]]:
+            return Counters(server, None, missing and f"{missing}, which a newer release of llama.cpp shows")
+        drafted = {field: totals[name] for field, name in SPEC_DECODE.items()}
+        found = counters.samples(text, PER_POSITION)
+        places = {int(one.labels["position"]): int(one.value) for one in found}
+        per_pos = tuple(places[i] for i in sorted(places))
+        return Counters(server, SpecDecodeCounters(**drafted, num_accepted_tokens_per_pos=per_pos))
 
     def checks(self) -> list[Check]:
         """The wheel, which nothing but this engine needs."""
-        return [Check.optional(self.title, version(WHEEL), INSTALL)]
+        return [Check.optional(self.title, version(WHEEL), self.install)]
 
 
 def _device() -> Device:

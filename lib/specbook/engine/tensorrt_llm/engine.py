@@ -9,18 +9,15 @@ is summed from).
 import json
 import sys
 from collections import Counter
-from importlib import metadata
 from itertools import chain
 
-from specbook.config.methods import Method
 from specbook.config.schema import Speculation, Target, resolve_model
-from specbook.engine import prometheus, refusals, server_log
-from specbook.engine.base import Build, Check, Counters, Pulse, inherited
+from specbook.engine import counters
+from specbook.engine.base import Counters
+from specbook.engine.other_engine import OtherEngine
 from specbook.engine.tensorrt_llm import with_options
-from specbook.errors import EngineError
 from specbook.records.run import ServerCounters, SpecDecodeCounters
 
-OWN = "trtllm_"
 TYPES = {"eagle3": "Eagle3", "draft_model": "DraftTarget", "ngram": "NGram"}
 """Its `decoding_type` by method. It has others that no plan names: MTP, PARD, DFlash, SA."""
 SERVER = {
@@ -38,31 +35,21 @@ LENGTH = "trtllm_spec_decode_acceptance_length"
 """Gauge: `specDecodingStats.acceptanceLength` of the last iteration."""
 
 
-class TensorRtLlm:
+class TensorRtLlm(OtherEngine):
     """`trtllm-serve` on a GPU machine."""
 
     name = "tensorrt_llm"
     title = "TensorRT-LLM"
     packages = ("tensorrt-llm",)
-    key_variable = None
-    lock_arguments = ()
-    health_path = "/health"
+    install = "run in NVIDIA's image tensorrt-llm/release"
+    variables = ("TRTLLM_", "TLLM_", "CUDA_VISIBLE_DEVICES")
+    drafts_by = TYPES
+    own = "trtllm_"
+    prompt_tokens = SERVER["prompt_tokens"]
+    release = "1.3"
+    queued = ("trtllm_num_requests_running", "trtllm_num_requests_waiting")
+    prefill = "trtllm_request_prefill_time_seconds"
     counters_path = "/prometheus/metrics"
-    load_tool = profiler = None
-    last_words = staticmethod(server_log.last_words)
-
-    def build(self) -> Build:
-        """The package that is installed; raises EngineError if none is."""
-        (package,) = self.packages
-        try:
-            return Build(package, metadata.version(package), "accelerator")
-        except metadata.PackageNotFoundError as error:
-            why = "TensorRT-LLM is not installed. To fix: run in NVIDIA's image tensorrt-llm/release"
-            raise EngineError(why) from error
-
-    def knows(self, method: type[Method]) -> bool:
-        """EAGLE-3, a draft model and ngram; none with parallel drafting."""
-        return method.name in TYPES and not method.parallel_drafting
 
     def refusal(self, target: Target, speculation: Speculation | None) -> str | None:
         """Methods that it has not, and what is vLLM's own."""
@@ -70,7 +57,7 @@ class TensorRtLlm:
             return "TensorRT-LLM serves a checkpoint as it is. To fix: leave out quantization, noise, dummies"
         if speculation and speculation.revision:
             return "TensorRT-LLM takes no revision of a draft. To fix: download it and name its folder"
-        return refusals.of_draft(self, speculation)
+        return super().refusal(target, speculation)
 
     def command(self, target: Target, speculation: Speculation | None, port: int) -> list[str]:
         """`trtllm-serve MODEL ...` through `with_options`, with counters on and its prefix cache off."""
@@ -83,23 +70,9 @@ class TensorRtLlm:
         wrapped = [sys.executable, "-P", with_options.__file__, json.dumps(_file(target, speculation))]
         return [*wrapped, resolve_model(target.model), *chain(*given), *target.extra_args]
 
-    def environment(self, target: Target, speculation: Speculation | None) -> dict[str, str]:
-        """The caller's variables that matter to it; none of ours."""
-        return inherited(("TRTLLM_", "TLLM_", "CUDA_VISIBLE_DEVICES"))
-
-    def counters(self, text: str) -> Counters:
-        """From Prometheus text. A counter appears with the first request that moves it, so none is demanded.
-
-        Raises:
-            EngineError: for a page of another engine.
-        """
-        if (found := self.page_counters(text, "")) is None:
-            raise EngineError(prometheus.lacking(text, SERVER["prompt_tokens"], self.title, "1.3"))
-        return found
-
     def page_counters(self, text: str, model: str) -> Counters | None:
         """Counters of any release; it knows pauses of requests, and counts none."""
-        totals = prometheus.totals(text, OWN)
+        totals = counters.totals(text, self.own)
         if not totals:
             return None
         server = ServerCounters(**{field: totals[name] for field, name in SERVER.items()}, preemptions=0)
@@ -114,24 +87,10 @@ class TensorRtLlm:
         own = f"; its own mean, of its last iteration, is {totals[LENGTH]:.2f} tokens/step"
         return Counters(server, None, f"drafts and positions{own}" if totals[OF_ITERATIONS] else None)
 
-    def pulse(self, text: str) -> Pulse:
-        """The pulse: gauges of the last iteration."""
-        figures = tuple(line for line in text.splitlines() if line.startswith(OWN))
-        queued, taken = (prometheus.totals(text, OWN + name) for name in ("num_requests", "request_prefill"))
-        prefill_s, prefills = (
-            taken[f"trtllm_request_prefill_time_seconds_{end}"] for end in ("sum", "count")
-        )
-        requests = queued["trtllm_num_requests_running"] + queued["trtllm_num_requests_waiting"]
-        return Pulse(figures, requests, prefill_s / prefills if prefills else 0.0)
-
-    def checks(self) -> list[Check]:
-        """Nothing: where it is not installed nothing is missing."""
-        return []
-
 
 def _by_position(text: str, name: str) -> Counter[int]:
     counted = Counter[int]()
-    for sample in prometheus.samples(text, name):
+    for sample in counters.samples(text, name):
         if sample.name == name:  # not its `_created`
             counted[int(sample.labels["token_position"])] += int(sample.value)
     return counted

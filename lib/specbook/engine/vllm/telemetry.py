@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from specbook.engine import prometheus
-from specbook.engine.base import Counters, Pulse
+from specbook.engine import counters
+from specbook.engine.base import Counters, Pulse, log_lines
 from specbook.errors import EngineError
 from specbook.records.run import ServerCounters, SpecDecodeCounters
 
@@ -52,7 +52,7 @@ def read(text: str, uncounted: Collection[str] = ()) -> Counters:
                 positions[int(sample.labels["position"])] += int(sample.value)
     wanted = [name for field, name in SERVER.items() if field not in uncounted]
     if missing := [name for name in wanted if name not in totals]:
-        raise EngineError(prometheus.lacking(text, missing[0], "vLLM", "0.32"))
+        raise EngineError(counters.lacking(text, missing[0], "vLLM", "0.32"))
     server = ServerCounters(**{field: totals[name] for field, name in SERVER.items()})
     if SPEC_DECODE["num_drafts"] not in totals:
         return Counters(server, None)
@@ -129,18 +129,9 @@ def _total(totals: dict[str, float], name: str) -> float | None:
 
 
 def pulse(text: str) -> Pulse:
-    """The pulse in Prometheus text; not parsed whole, since it is taken while others are measured."""
-    figures = tuple(line for line in text.splitlines() if line.startswith("vllm:"))
-
-    def total(name: str) -> float:
-        return sum(float(line.rsplit(" ", 1)[1]) for line in figures if line.startswith(name + "{"))
-
-    prefill_s, prefills = (total(f"vllm:request_prefill_time_seconds_{part}") for part in ("sum", "count"))
-    return Pulse(
-        figures,
-        total("vllm:num_requests_running") + total("vllm:num_requests_waiting"),
-        prefill_s / prefills if prefills else 0.0,
-    )
+    """The pulse in Prometheus text."""
+    queued = ("vllm:num_requests_running", "vllm:num_requests_waiting")
+    return counters.pulse(text, "vllm:", queued, "vllm:request_prefill_time_seconds")
 
 
 PREFIX = re.compile(
@@ -152,12 +143,11 @@ SECOND_HAND = re.compile(
     "Engine core initialization failed|See root cause above|WorkerProc initialization failed"
 )
 """What the front end says when an engine process failed: the reason stands above."""
-TAIL_BYTES = 1_000_000
 
 
 def last_words(path: Path) -> str:
     """The last error that a log names, with the line that explains it; failing that its last lines."""
-    lines = _lines(path)
+    lines = [PREFIX.sub("", line).rstrip() for line in log_lines(path)]
     errors = [i for i, line in enumerate(lines) if EXCEPTION.match(line) and not SECOND_HAND.search(line)]
     if not errors:
         return "\n".join([line for line in lines if line.strip()][-3:]) or "(its log is empty)"
@@ -166,14 +156,3 @@ def last_words(path: Path) -> str:
         line.strip() for line in after if line.startswith(" ") and not line.lstrip().startswith("File ")
     ]
     return " ".join([first, *detail])[:600]
-
-
-def _lines(path: Path) -> list[str]:
-    """The log's last megabyte, one string per line, without vLLM's process and time prefixes."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - TAIL_BYTES))
-            text = file.read().decode(errors="replace")
-    except OSError:
-        return []
-    return [PREFIX.sub("", line).rstrip() for line in text.splitlines()]
