@@ -134,11 +134,7 @@ class CostPlan(AnyPlan):
         return [one for one in prices.load().machines if one.device == device]
 
     def check(self) -> None:
-        """Refuse a price that is not listed now, not when the chapter is drawn.
-
-        Raises:
-            ConfigError: naming the near match.
-        """
+        """Raise ConfigError, naming the near match, for an unlisted price: now, not when it is drawn."""
         self.hourly()
         if unpriced := [name for name in self.apis if not prices.api(name).verified]:
             raise ConfigError(f"no verified price of {', '.join(unpriced)}: leave it out of apis")

@@ -21,11 +21,7 @@ that was converted for an older vLLM."""
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file of a model, such as its config.json.
-
-    Raises:
-        ConfigError: if it cannot be read, or holds no mapping.
-    """
+    """A JSON file of a model, such as its config.json; ConfigError if it cannot be read, or is no mapping."""
     try:
         content = json.loads(path.read_bytes())
     except OSError as error:
@@ -125,11 +121,7 @@ class Checkpoint:
 
     @classmethod
     def of_draft(cls, model: str) -> Self:
-        """The draft that a plan names, be it a folder here or on the hub.
-
-        Raises:
-            ConfigError: if its config.json cannot be read.
-        """
+        """The draft that a plan names, a folder here or on the hub; ConfigError if it cannot be read."""
         folder = paths.at(model)
         file = folder / "config.json" if folder.is_dir() else from_hub(model)
         try:

@@ -79,11 +79,7 @@ def kept_as(file: str) -> str | None:
 
 
 def fetch(files: Iterable[str]) -> None:
-    """Fetch what is not there yet of these files, as plans name them; others than data sets are passed over.
-
-    Raises:
-        ConfigError: see `path`.
-    """
+    """Fetch the data sets among these files, as plans name them, that are not here; see `path` for errors."""
     for name in filter(None, map(kept_as, dict.fromkeys(files))):
         path(name)
 

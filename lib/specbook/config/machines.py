@@ -91,11 +91,7 @@ def folder(hardware: str) -> str:
 
 
 def read(hardware: str) -> Machine:
-    """The machine of a hardware; any machine where its folder has no `machine.yaml`.
-
-    Raises:
-        ConfigError: if the file cannot be used.
-    """
+    """The machine of a hardware, any machine without a `machine.yaml`; ConfigError if that cannot be used."""
     path = paths.params_dir() / folder(hardware) / "machine.yaml"
     return read_as(path, Machine) if path.is_file() else Machine()
 
@@ -162,11 +158,7 @@ def profiles(hardware: str) -> dict[str, Any]:
 
 
 def profile(name: str) -> Profile:
-    """The profile called `<hardware>/<name>`, e.g. `cpu/eagle3`.
-
-    Raises:
-        ConfigError: if there is none, naming the near match.
-    """
+    """The profile `<hardware>/<name>`, e.g. `cpu/eagle3`; ConfigError, naming the near match, if none is."""
     hardware, _, short = name.partition("/")
     by_hardware = {one: named for one in hardwares() if (named := profiles(one))}
     if hardware not in by_hardware:

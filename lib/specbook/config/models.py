@@ -86,11 +86,7 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Model:
-    """The model of that name.
-
-    Raises:
-        ConfigError: if there is none, naming the near match, or its file cannot be used.
-    """
+    """The model of that name; ConfigError if there is none, naming the near match, or its file is wrong."""
     if name not in names():
         raise ConfigError(f"no model {name!r} in params/models/{near(name, names())}")
     return read_as(_folder(name) / "model.yaml", Model)

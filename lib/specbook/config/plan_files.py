@@ -133,11 +133,7 @@ def _made(kind: type[AnyPlan], fields: Mapping[str, Any]) -> AnyPlan:
 
 
 def experiment(chapter: str, body: Mapping[str, Any]) -> type[AnyPlan]:
-    """The kind of plan that a parameter file's content is for.
-
-    Raises:
-        ConfigError: for an unknown `experiment`, naming the near match.
-    """
+    """The kind of plan that a parameter file is for; ConfigError, naming the near match, if it is unknown."""
     groups = [body[name] for name in GROUPS if isinstance(body.get(name), Mapping)]
     if any({"sweeps", "experiments"} & set(group) for group in groups):
         return Chapter

@@ -75,11 +75,7 @@ def settings(texts: Sequence[str]) -> dict[str, Any]:
 def given(
     target: str | None, drafts: Sequence[str], prompts: str | None, texts: Sequence[str]
 ) -> dict[str, Any]:
-    """What a plan is to hold in place of its own: `settings` of `texts`, and short forms, which go first.
-
-    Raises:
-        ConfigError: as `settings` does.
-    """
+    """What replaces a plan's own: `settings` of `texts`, which see for errors; short forms go first."""
     parameters = settings(texts)
     if target is not None:
         sizes = parameters.get("target", {})

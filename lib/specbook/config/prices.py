@@ -92,11 +92,7 @@ def load() -> Prices:
 
 
 def machine(name: str) -> Price:
-    """The machine of that name.
-
-    Raises:
-        ConfigError: if there is none, naming the near match. No price is ever assumed.
-    """
+    """The machine of that name; ConfigError, naming the near match, if there is none: no price is assumed."""
     return _named(name, load().machines)
 
 

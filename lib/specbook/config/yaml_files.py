@@ -17,11 +17,7 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """A parameter file as a mapping.
-
-    Raises:
-        ConfigError: if it is missing, is not YAML, or holds anything but a mapping.
-    """
+    """A parameter file as a mapping; ConfigError if it is missing, is not YAML, or holds anything else."""
     return deepcopy(_mapping(path))
 
 

@@ -48,11 +48,7 @@ def options(force: bool) -> list[str]:
 
 
 def plan(cluster: Kubectl, manifests: list[Manifest], force: bool = False) -> list[Step]:
-    """Try every object on the server without effect.
-
-    Raises:
-        ClusterError: names every object that the server refuses; nothing has been changed then.
-    """
+    """Try every object on the server without effect; ClusterError, naming each, if it refuses any."""
     created = {m["metadata"]["name"] for m in manifests if m["kind"] == "Namespace"}
     steps, refused = [], []
     for manifest in ordered(manifests):
@@ -155,11 +151,7 @@ def deletable(manifests: list[Manifest], everything: bool) -> Iterator[Manifest]
 
 
 def delete(cluster: Kubectl, manifests: list[Manifest], report: Report, everything: bool = False) -> None:
-    """Delete objects; those that are gone already are no mistake.
-
-    Raises:
-        ClusterError: if the server refuses one.
-    """
+    """Delete objects, also those that are gone already; ClusterError if the server refuses one."""
     for manifest in deletable(manifests, everything):
         there = remove(cluster, manifest, wait=False)
         report(f"{'deleted' if there else 'was gone':9} {title(manifest)}")

@@ -110,11 +110,7 @@ def is_complete(folder: Path, repository: str) -> bool:
 
 
 def check(cache: Path, environment: Mapping[str, str]) -> list[str]:
-    """What a server may load; reads no weights, so that a start stays fast.
-
-    Raises:
-        ConfigError: if a model or one of its files is missing.
-    """
+    """What a server may load; ConfigError if a file is missing. Reads no weights: a start stays fast."""
     done = []
     for revision, repository in models(environment).items():
         folder = cache / revision
@@ -133,11 +129,7 @@ def check(cache: Path, environment: Mapping[str, str]) -> list[str]:
 
 
 def wait(cache: Path, environment: Mapping[str, str], timeout_s: float, poll_s: float = 5.0) -> list[str]:
-    """`check`, again and again until it holds.
-
-    Raises:
-        ConfigError: what `check` still says when the time is over.
-    """
+    """`check`, again and again until it holds; ConfigError, its own, when the time is over."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:

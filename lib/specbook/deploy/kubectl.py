@@ -89,11 +89,7 @@ def selected() -> str:
 
 
 def program() -> str:
-    """The kubectl beside this Python, else the one on the path.
-
-    Raises:
-        ConfigError: if there is none.
-    """
+    """The kubectl beside this Python, else the one on the path; ConfigError if there is none."""
     beside = Path(sys.executable).with_name("kubectl")
     path = str(beside) if beside.is_file() else shutil.which("kubectl")
     if not path:
@@ -103,11 +99,7 @@ def program() -> str:
 
 @contextmanager
 def runnable() -> Iterator[None]:
-    """While kubectl starts: it may be no program of this machine's.
-
-    Raises:
-        ConfigError: if it cannot be started.
-    """
+    """While kubectl starts: ConfigError if it cannot, for it may be no program of this machine's."""
     try:
         yield
     except OSError as error:
@@ -179,11 +171,7 @@ class Kubectl:
         return KubectlError(f"kubectl {command}: {explain(stderr, contexts)}{older}", stderr)
 
     def where(self) -> tuple[str, str]:
-        """Context and address of the API server, which answers.
-
-        Raises:
-            KubectlError: if there is no such context, or no answer.
-        """
+        """Context and address of the API server; KubectlError if there is no such context, or no answer."""
         self.run("get", "--raw=/version")
         both = "jsonpath={.contexts[0].name} {.clusters[0].cluster.server}"
         context, _, server = self.run("config", "view", "--minify", f"--output={both}").rpartition(" ")
@@ -211,11 +199,7 @@ class Kubectl:
 
     @contextmanager
     def listening(self, *arguments: str) -> Iterator[tuple[int, IO[str]]]:
-        """Port on 127.0.0.1 and output of a kubectl that serves while the block lasts.
-
-        Raises:
-            KubectlError: if it ends before it listens.
-        """
+        """Port on 127.0.0.1 and output of a serving kubectl; KubectlError if it ends before it listens."""
         with runnable():
             process = subprocess.Popen(
                 self.command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -234,11 +218,7 @@ class Kubectl:
 
     @contextmanager
     def proxy(self) -> "Iterator[httpx.Client]":
-        """A client of the cluster's API with the rights of the context, while `kubectl proxy` runs.
-
-        Raises:
-            KubectlError: if the proxy does not start.
-        """
+        """A client of the cluster's API with the context's rights; KubectlError if no proxy starts."""
         import httpx
 
         with (

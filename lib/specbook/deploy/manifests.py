@@ -40,11 +40,7 @@ def overlays_dir() -> Path:
 
 
 def overlay(name: str) -> Path:
-    """The folder of an overlay: one of ours by name, or any folder with a kustomization.
-
-    Raises:
-        ConfigError: if there is neither.
-    """
+    """The folder of an overlay: ours by name, or any with a kustomization; ConfigError if it is neither."""
     known = sorted(path.name for path in overlays_dir().glob("*/") if (path / "kustomization.yaml").is_file())
     folder = overlays_dir() / name if name in known else Path(name)
     # False, and no error, where the name is too long for a file.
@@ -54,11 +50,7 @@ def overlay(name: str) -> Path:
 
 
 def render(folder: Path) -> list[Manifest]:
-    """The objects of a kustomization, in kustomize's order.
-
-    Raises:
-        ConfigError: if kustomize refuses it.
-    """
+    """The objects of a kustomization, in kustomize's order; ConfigError if kustomize refuses it."""
     try:
         text = Kubectl().run("kustomize", str(folder))
     except KubectlError as error:
@@ -116,11 +108,7 @@ def flag(container: Manifest, name: str) -> str | None:
 
 
 def number(text: str, what: str) -> float:
-    """A number that a manifest holds as text.
-
-    Raises:
-        ConfigError: if it is none.
-    """
+    """A number that a manifest holds as text; ConfigError if it is none."""
     try:
         return float(text)
     except ValueError:
@@ -146,11 +134,7 @@ def server(manifests: list[Manifest]) -> PodTemplate | None:
 
 
 def deployment(manifests: list[Manifest]) -> Manifest:
-    """The Deployment that serves; else the first there is.
-
-    Raises:
-        ConfigError: if there is none.
-    """
+    """The Deployment that serves, else the first there is; ConfigError if there is none."""
     serving = server(manifests)
     candidates = [*([serving.owner] if serving else []), *find(manifests, "Deployment")]
     manifest = next((each for each in candidates if each["kind"] == "Deployment"), None)

@@ -179,11 +179,7 @@ class Engine(Protocol):
     """Its profiler, if it has one."""
 
     def build(self) -> Build:
-        """What is installed.
-
-        Raises:
-            EngineError: if nothing is, with the command that installs it.
-        """
+        """What is installed; EngineError, with the command that installs it, if nothing is."""
 
     def knows(self, method: type[Method]) -> bool:
         """Whether it drafts by this method."""
@@ -235,11 +231,7 @@ def known() -> list[Engine]:
 
 
 def for_target(target: Target) -> Engine:
-    """The engine that serves a target.
-
-    Raises:
-        ConfigError: if there is none of that name, naming the near match.
-    """
+    """The engine that serves a target; ConfigError, naming the near match, if there is none of that name."""
     if target.engine not in _REGISTRY:
         raise ConfigError(f"no engine {target.engine!r}{near(target.engine, _REGISTRY)}")
     return _REGISTRY[target.engine]

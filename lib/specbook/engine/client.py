@@ -74,11 +74,7 @@ class Client:
         self._http.post(self.url + path, timeout=ANSWER_TIMEOUT_S).raise_for_status()
 
     def chat(self, prompt: Asked, max_tokens: int, **more: Any) -> httpx.Response:
-        """One greedy answer to one user message, or to a conversation.
-
-        Raises:
-            EngineError: if the server refuses, or does not answer.
-        """
+        """One greedy answer to a user message or a conversation; EngineError if the server gives none."""
         return self._answer("chat/completions", self._request(prompt, max_tokens) | more)
 
     def complete(self, context: Sequence[int], max_tokens: int, **more: Any) -> httpx.Response:

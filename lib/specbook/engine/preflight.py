@@ -32,11 +32,7 @@ def models(target: Target, speculation: Speculation | None) -> list[str]:
 
 
 def local_folder(model: str) -> Path | None:
-    """The model's folder; None for a hub id.
-
-    Raises:
-        ConfigError: if `model` can only be a folder, and it is missing.
-    """
+    """The model's folder, None for a hub id; ConfigError if it can only be a folder, and is missing."""
     folder, place = Path(resolve_model(model)), paths.root() / model
     if os.path.isdir(folder):  # False, and no error, for a name too long to be one
         return folder
@@ -177,11 +173,7 @@ def overridden_sampling(target: Target, temperature: float) -> str | None:
 
 
 def check(target: Target, speculation: Speculation | None) -> None:
-    """All checks of one server's models.
-
-    Raises:
-        ConfigError: naming the value that is wrong and how to fix it.
-    """
+    """All checks of one server's models; ConfigError names the value that is wrong and how to fix it."""
     real = target.load_format != "dummy"
     folder = check_model(target.model, target.revision, real)
     if folder is not None:

@@ -183,11 +183,7 @@ class Server:
                 os.kill(pid, number)
 
     def counters(self) -> Counters:
-        """What the server has counted since its start.
-
-        Raises:
-            EngineError: if it does not answer.
-        """
+        """What the server has counted since its start; EngineError if it does not answer."""
         return self.engine.counters(self._counters_page())
 
     def pulse(self) -> Pulse:

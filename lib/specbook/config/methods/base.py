@@ -131,11 +131,7 @@ def known() -> list[type[Method]]:
 
 
 def by_name(name: str, parallel_drafting: bool = False) -> type[Method]:
-    """The method that a plan names.
-
-    Raises:
-        ValueError: if there is none, naming the near match.
-    """
+    """The method that a plan names; ValueError, naming the near match, if there is none."""
     names = {method.name for method in known()}
     if name not in names:
         raise ValueError(f"no method {name!r}{near(name, names)}")
@@ -145,11 +141,7 @@ def by_name(name: str, parallel_drafting: bool = False) -> type[Method]:
 
 
 def detect(draft: Checkpoint) -> type[Method]:
-    """The most special method that knows this draft as one of its own.
-
-    Raises:
-        ConfigError: if its config.json fits no method.
-    """
+    """The most special method that knows this draft as one of its own; ConfigError if none does."""
     matching = [each for each in known() if each.recognises(draft)]
     if matching:
         return max(matching, key=lambda each: len(each.__mro__))

@@ -88,11 +88,7 @@ class LlamaCpp(OtherEngine):
         return [*line, *(f"{name}={value}" for name, value in settings.items()), *target.extra_args]
 
     def counters(self, text: str) -> Counters:
-        """From Prometheus text, of the release that is known.
-
-        Raises:
-            EngineError: for a page of another engine, or without one of the counters.
-        """
+        """From Prometheus text; EngineError for a page of another engine, or without one of the counters."""
         found = super().counters(text)
         if found.lacks:
             missing = found.lacks.partition(",")[0]

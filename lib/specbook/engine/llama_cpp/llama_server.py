@@ -19,11 +19,7 @@ KEY = "LLAMA_API_KEY"
 
 
 def assign(params: Any, setting: str) -> None:
-    """Set one attribute from `NAME=VALUE`.
-
-    Raises:
-        ValueError: if there is no such attribute, or it cannot hold the value.
-    """
+    """Set one attribute from `NAME=VALUE`; ValueError if there is none such, or it cannot hold the value."""
     name, _, text = setting.partition("=")
     *within, last = name.split(".")
     try:

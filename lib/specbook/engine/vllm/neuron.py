@@ -38,11 +38,7 @@ class NxdInference(Vllm):
     load_tool = profiler = None
 
     def build(self) -> Build:
-        """The library that is installed.
-
-        Raises:
-            EngineError: if none is.
-        """
+        """The library that is installed; raises EngineError if none is."""
         with suppress(metadata.PackageNotFoundError):
             return Build(LIBRARY, metadata.version(LIBRARY), "accelerator")
         raise EngineError(
