@@ -12,7 +12,6 @@ from pydantic import Field, ValidationError
 
 from specbook import paths
 from specbook.config import models
-from specbook.config.models import Head
 from specbook.config.schema import Frozen, Name, Speculation, Target
 from specbook.config.yaml_files import read_as, read_file
 from specbook.errors import ConfigError
@@ -129,17 +128,6 @@ def target(chosen: Served) -> Target:
         dtype="bfloat16" if chosen.weights == "bf16" else "auto",
         **chosen.model_dump(exclude={"model", "weights"}),
     )  # fmt: skip
-
-
-def head(chosen: Served, name: str) -> Head:
-    """A head of the served model by its name; ConfigError, naming those there are, if it has none such."""
-    heads = models.load(chosen.model).heads
-    if name not in heads:
-        raise ConfigError(
-            f"params/models/{chosen.model}/model.yaml names no head {name!r}{near(name, heads)}: "
-            "add one, or leave the chapter out for this model"
-        )
-    return heads[name]
 
 
 class Profile(Frozen):

@@ -39,18 +39,22 @@ def rounds(points: Sequence[Point], capacity: Capacity, seed: int = SEED) -> Ite
     """
     for restart, group in groupby(sorted(points, key=lambda p: p.restart), key=lambda p: p.restart):
         of_restart, rng = list(group), Random(f"{seed}-{restart}")
-        arms = _arms(of_restart)
+        arms = list(dict.fromkeys(point.arm for point in of_restart))
         rng.shuffle(arms)
         base = [arm for arm in arms if arm.speculation is None]
         drafting = [arm for arm in arms if arm.speculation is not None]
-        room, own = capacity(arms), _by_target(arms)
+        names = dict.fromkeys(arm.target.name for arm in arms)
+        own = [[arm for arm in arms if arm.target.name == name] for name in names]
+        room = capacity(arms)
         if room >= len(arms):
             yield (_stage(of_restart, arms, rng),)
         elif room >= max(map(len, own)) and len(own) > 1:
             yield from ((_stage(of_restart, of_target, rng),) for of_target in own)
         elif len(base) < room:
-            for dealt in _dealt(drafting, room - len(base)):
-                beside = _beside(dealt, of_restart, first=dealt[0] == drafting[0])
+            hands = -(-len(drafting) // (room - len(base)))  # as few as fit, of nearly equal size
+            for hand in range(hands):
+                dealt = drafting[hand::hands]
+                beside = _beside(dealt, of_restart, first=hand == 0)
                 yield (_stage(beside, [*base, *dealt], rng),)
         else:
             yield tuple(_stage(of_restart, arms[i : i + room], rng) for i in range(0, len(arms), room))
@@ -72,22 +76,6 @@ def positions(together: Together) -> list[int]:
         places.append(measured[point.cell_key])
         measured[point.cell_key] += 1
     return places
-
-
-def _arms(points: Sequence[Point]) -> list[Arm]:
-    return list(dict.fromkeys(point.arm for point in points))
-
-
-def _by_target(arms: Sequence[Arm]) -> list[list[Arm]]:
-    """Each target's, compiled or eager: these are compared with one another."""
-    names = dict.fromkeys(arm.target.name for arm in arms)
-    return [[arm for arm in arms if arm.target.name == name] for name in names]
-
-
-def _dealt(arms: Sequence[Arm], most: int) -> Iterator[Sequence[Arm]]:
-    """As few hands as `most` allows, of nearly equal size."""
-    hands = -(-len(arms) // most)
-    return (arms[i::hands] for i in range(hands))
 
 
 def _beside(dealt: Sequence[Arm], points: Sequence[Point], first: bool) -> list[Point]:

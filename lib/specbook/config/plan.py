@@ -1,7 +1,7 @@
 """What one chapter measures: arms, loads and domains, and the points that they make."""
 
 import os.path
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field
@@ -155,16 +155,16 @@ class Plan(AnyPlan):
 
     def points(self) -> list[Point]:
         """All points, as they are read, restart by restart; `config.order` decides what is measured when."""
-        return [point for restart in range(self.restarts) for point in self._one_restart(restart)]
-
-    def _one_restart(self, restart: int) -> Iterator[Point]:
-        for arm in self.arms():
-            for load in self.loads(arm):
-                for traffic in self.traffic():
-                    yield Point(
-                        chapter=self.chapter, target=arm.target, speculation=arm.speculation, traffic=traffic,
-                        load=load, restart=restart,
-                    )  # fmt: skip
+        return [
+            Point(
+                chapter=self.chapter, target=arm.target, speculation=arm.speculation, traffic=traffic,
+                load=load, restart=restart,
+            )
+            for restart in range(self.restarts)
+            for arm in self.arms()
+            for load in self.loads(arm)
+            for traffic in self.traffic()
+        ]  # fmt: skip
 
     def traffic(self) -> list[Traffic]:
         """One per domain, in the plan's order."""

@@ -194,8 +194,13 @@ def _with_heads(chosen: Served, drafts: Iterable[Any]) -> Iterator[Any]:
     for draft in drafts:
         if not isinstance(draft, str) or "/" in draft or draft in untrained:
             yield draft
-        elif (name := draft.removesuffix("?")) in heads or name == draft:
-            yield machines.head(chosen, name).draft.model_dump(exclude_defaults=True)
+        elif (name := draft.removesuffix("?")) in heads:
+            yield heads[name].draft.model_dump(exclude_defaults=True)
+        elif name == draft:
+            raise ConfigError(
+                f"params/models/{chosen.model}/model.yaml names no head {name!r}{near(name, heads)}: "
+                "add one, or leave the chapter out for this model"
+            )
 
 
 def cost(planned: Mapping[str, Any], hardware: str) -> dict[str, Any]:

@@ -20,8 +20,6 @@ FORM = (
     'A line is {"prompt": "..."} or {"messages": [{"role": "user", "content": "..."}]}; "id" and "domain" '
     '(or "category") may stand beside it'
 )
-
-
 ROLES = {
     "human": "user", "gpt": "assistant", "model": "assistant", "bot": "assistant", "ai": "assistant",
     "developer": "system", "function": "tool",

@@ -17,8 +17,6 @@ Domain = Literal["code", "chat", "math", "json", "prose"]
 ExecutionMode = Literal["compiled", "eager"]
 KEY_VERSION = "v2"
 """Goes up when the default of a field in `Point` changes: a key leaves out what has its default."""
-
-
 MOST_REQUESTS = 1_000_000
 """In one window: more is a mistake, and would be held in memory."""
 ENGINE_SHARE = 0.92

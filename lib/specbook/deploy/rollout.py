@@ -4,6 +4,7 @@ import csv
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 
 import httpx
@@ -71,7 +72,7 @@ def rollout(cluster: Kubectl, deployment: Manifest) -> Look:
         state = failed = "the rollout is past its progress deadline"
     replica_set, pods = newest(cluster.get("replicasets,pods", inside, f"--selector={labels}")["items"])
     failed = refused(replica_set) or failed
-    return Look(state.strip(), troubles(pods), "successfully rolled out" in state, failed)
+    return Look(state.strip(), [*troubles(pods)], "successfully rolled out" in state, failed)
 
 
 def job(cluster: Kubectl, manifest: Manifest) -> Look:
@@ -81,7 +82,7 @@ def job(cluster: Kubectl, manifest: Manifest) -> Look:
     pods = cluster.get("pods", inside, f"--selector=job-name={name}")["items"]
     failed = f"{held['Failed']}. Read its log: kubectl {inside} logs job/{name}" if "Failed" in held else ""
     state = "complete" if "Complete" in held else "not complete"
-    return Look(f"Job {name}: {state}", troubles(pods), "Complete" in held, failed)
+    return Look(f"Job {name}: {state}", [*troubles(pods)], "Complete" in held, failed)
 
 
 def until_done(look: Callable[[], Look], timeout_s: float, report: Report) -> None:
@@ -138,21 +139,19 @@ def _conditions(manifest: Manifest) -> dict[str, str]:
     return {c["type"]: c.get("message") or c["type"] for c in conditions if c["status"] == "True"}
 
 
-def troubles(pods: list[Manifest]) -> list[Trouble]:
+def troubles(pods: list[Manifest]) -> Iterator[Trouble]:
     """What keeps each pod from serving; pods that merely load have no trouble."""
-    return [trouble for pod in pods for trouble in _pod_troubles(pod)]
-
-
-def _pod_troubles(pod: Manifest) -> Iterator[Trouble]:
-    name, status = pod["metadata"]["name"], pod.get("status", {})
-    for condition in status.get("conditions") or []:
-        if condition.get("reason") == "Unschedulable":
-            # A node may be on its way, so this is said, and waited out.
-            yield Trouble(name, "Unschedulable", condition.get("message", ""))
-    for container in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
-        waiting = (container.get("state") or {}).get("waiting") or {}
-        if (reason := waiting.get("reason")) in HOPELESS:
-            yield Trouble(name, reason, _last_words(container) or waiting.get("message", ""))
+    for pod in pods:
+        name, status = pod["metadata"]["name"], pod.get("status", {})
+        for condition in status.get("conditions") or []:
+            if condition.get("reason") == "Unschedulable":
+                # A node may be on its way, so this is said, and waited out.
+                yield Trouble(name, "Unschedulable", condition.get("message", ""))
+        containers = [status.get(kind) or [] for kind in ("initContainerStatuses", "containerStatuses")]
+        for container in chain(*containers):
+            waiting = (container.get("state") or {}).get("waiting") or {}
+            if (reason := waiting.get("reason")) in HOPELESS:
+                yield Trouble(name, reason, _last_words(container) or waiting.get("message", ""))
 
 
 def _last_words(container: Manifest) -> str:
