@@ -17,7 +17,7 @@ from specbook.config.schema import Arm, Speculation, Target
 from specbook.engine import fleet
 from specbook.engine.base import Build
 from specbook.engine.fleet import Fleet
-from specbook.engine.llama_cpp.engine import LlamaCpp
+from specbook.engine.llama_cpp import LlamaCpp
 from specbook.engine.vllm.engine import Vllm
 from specbook.errors import EngineError
 

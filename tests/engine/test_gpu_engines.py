@@ -1,6 +1,6 @@
 """SGLang and TensorRT-LLM, as far as they can be tried without a GPU: command lines, pages, refusals.
 
-The pages have the names and labels that each writes (sources in their `engine.py`), and made-up values.
+The pages have the names and labels that each writes (sources in their modules), and made-up values.
 """
 
 import json

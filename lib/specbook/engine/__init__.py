@@ -6,9 +6,9 @@ Every folder here is an engine and is imported, so to add an engine is to add it
 from importlib import import_module
 from pkgutil import iter_modules
 
-from specbook.engine.base import for_target, known, load_tool, register
+from specbook.engine.base import for_target, known, load_tool
 
-__all__ = ["for_target", "import_all", "known", "load_tool", "register"]
+__all__ = ["for_target", "import_all", "known", "load_tool"]
 
 
 def import_all() -> None:

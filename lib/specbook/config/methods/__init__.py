@@ -7,9 +7,9 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from specbook.config.checkpoint import Checkpoint
-from specbook.config.methods.base import OF_EVERY_METHOD, Method, by_name, detect, known, register
+from specbook.config.methods.base import OF_EVERY_METHOD, Method, by_name, detect, known
 
-__all__ = ["OF_EVERY_METHOD", "Checkpoint", "Method", "by_name", "detect", "import_all", "known", "register"]
+__all__ = ["OF_EVERY_METHOD", "Checkpoint", "Method", "by_name", "detect", "import_all", "known"]
 
 
 def import_all() -> None:
