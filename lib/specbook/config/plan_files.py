@@ -157,7 +157,7 @@ def sweeps(plan: AnyPlan) -> list[Plan]:
     return [part for parts in by_chapter.values() for part in parts]
 
 
-def settable(kind: type[AnyPlan] = Plan) -> set[str]:
+def settable(kind: type[AnyPlan]) -> set[str]:
     """Fields of a plan that a parameter file or a notebook may set; in a chapter of parts, of every sweep."""
     alone = CHAPTER_ALONE if kind is Chapter else ()
     return {*(Plan if kind is Chapter else kind).model_fields, *alone} - _WHERE

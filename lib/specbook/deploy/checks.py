@@ -230,15 +230,9 @@ def _surge(serving: PodTemplate, most: int) -> int:
     return math.ceil(most * number(given.rstrip("%"), f"{serving.name}: maxSurge") / 100)
 
 
-def _behavior(scaler: Manifest) -> Manifest:
-    spec = scaler["spec"]
-    return spec.get("behavior") or spec.get("advanced", {}).get("horizontalPodAutoscalerConfig", {}).get(
-        "behavior", {}
-    )
-
-
 def _window_problems(scaler: Manifest, serving: PodTemplate) -> Iterator[str]:
-    down = _behavior(scaler).get("scaleDown", {})
+    keda = scaler["spec"].get("advanced", {}).get("horizontalPodAutoscalerConfig", {})
+    down = (scaler["spec"].get("behavior") or keda.get("behavior", {})).get("scaleDown", {})
     if down.get("selectPolicy") == "Disabled":
         return
     cold = annotation(serving, "cold-start-seconds") or 0

@@ -128,7 +128,7 @@ def check(cache: Path, environment: Mapping[str, str]) -> list[str]:
     return done
 
 
-def wait(cache: Path, environment: Mapping[str, str], timeout_s: float, poll_s: float = 5.0) -> list[str]:
+def wait(cache: Path, environment: Mapping[str, str], timeout_s: float) -> list[str]:
     """`check`, again and again until it holds; ConfigError, its own, when the time is over."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -138,7 +138,7 @@ def wait(cache: Path, environment: Mapping[str, str], timeout_s: float, poll_s: 
             if time.monotonic() >= deadline:
                 raise
             print(error, flush=True)
-            time.sleep(poll_s)
+            time.sleep(5)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -34,15 +34,11 @@ SERVER_FIELDS = ("managedFields", "resourceVersion", "uid", "creationTimestamp",
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def overlays_dir() -> Path:
-    """The overlays, one folder each."""
-    return paths.root() / "deploy" / "overlays"
-
-
 def overlay(name: str) -> Path:
     """The folder of an overlay: ours by name, or any with a kustomization; ConfigError if it is neither."""
-    known = sorted(path.name for path in overlays_dir().glob("*/") if (path / "kustomization.yaml").is_file())
-    folder = overlays_dir() / name if name in known else Path(name)
+    ours = paths.root() / "deploy" / "overlays"
+    known = sorted(path.name for path in ours.glob("*/") if (path / "kustomization.yaml").is_file())
+    folder = ours / name if name in known else Path(name)
     # False, and no error, where the name is too long for a file.
     if not any(os.path.isfile(folder / file) for file in KUSTOMIZATIONS):
         raise ConfigError(f"no overlay {name!r}{near(name, known)}")

@@ -72,17 +72,16 @@ class NxdInference(Vllm):
 
     def command(self, target: Target, speculation: Speculation | None, port: int) -> list[str]:
         """vLLM's line; a draft has no method here: the neuron config says whether it is a head."""
-        neuron: dict[str, bool] = {"save_sharded_checkpoint": True}
-        if speculation is None:
-            return [*super().command(target, None, port), "--override-neuron-config", json.dumps(neuron)]
-        neuron |= {"enable_fused_speculation": True, **MODES.get(speculation.method, {})}
-        draft = {
-            "model": resolve_model(speculation.model or ""),
-            "num_speculative_tokens": speculation.num_speculative_tokens,
-            "max_model_len": target.max_model_len,
-        }
-        more = ["--speculative-config", json.dumps(draft), "--override-neuron-config", json.dumps(neuron)]
-        return [*super().command(target, None, port), *more]
+        line, neuron = super().command(target, None, port), {"save_sharded_checkpoint": True}
+        if speculation is not None:
+            neuron |= {"enable_fused_speculation": True, **MODES.get(speculation.method, {})}
+            draft = {
+                "model": resolve_model(speculation.model or ""),
+                "num_speculative_tokens": speculation.num_speculative_tokens,
+                "max_model_len": target.max_model_len,
+            }
+            line += ["--speculative-config", json.dumps(draft)]
+        return [*line, "--override-neuron-config", json.dumps(neuron)]
 
     def environment(self, target: Target, speculation: Speculation | None) -> dict[str, str]:
         """The framework, and a folder of compiled graphs for this server alone.
@@ -92,10 +91,7 @@ class NxdInference(Vllm):
         given = super().environment(target, speculation)
         top = Path(os.environ.get(ARTIFACTS) or paths.build_dir() / "neuron")
         own = digest([target.model_dump(), speculation.model_dump() if speculation else None], 12)
-        return given | {
-            "VLLM_NEURON_FRAMEWORK": "neuronx-distributed-inference",
-            ARTIFACTS: str(top / own),
-        }
+        return given | {"VLLM_NEURON_FRAMEWORK": LIBRARY, ARTIFACTS: str(top / own)}
 
     def counters(self, text: str) -> Counters:
         """As vLLM's; this release counts no hits of a prefix cache, and its graph shows no drafts."""
