@@ -22,13 +22,5 @@ def test_a_rollouts_surge_pod_has_its_place(pool, per_pod, surge, most):
     assert a.max_replicas(pool, per_pod, surge) == most
 
 
-@pytest.mark.parametrize(
-    ("waiting", "finished_per_s", "servers", "wait_ms"),
-    [(0, 0, 3, 0), (12, 6, 2, 2000), (1, 0, 1, 5000), (6, 0.1, 3, 10_000)],
-)
-def test_littles_law_with_a_floor_under_its_denominator(waiting, finished_per_s, servers, wait_ms):
-    assert a.queue_wait_ms(waiting, finished_per_s, servers) == pytest.approx(wait_ms)
-
-
 def test_the_reaction_time_is_the_sum_of_its_stages():
     assert a.reaction_bound_s(10, 25, 10, 30, 15, 300) == 390

@@ -10,8 +10,6 @@ SCALE_DOWN_LIMIT_S = 3600
 """The most that autoscaling/v2 accepts as a stabilisation window."""
 COLD_STARTS = 2
 """A slow day's start may take twice the usual."""
-FINISHED_FLOOR_PER_S = 0.2
-"""Completions granted to each server when the window holds hardly any."""
 
 
 def pre_stop_s(balancer_lag_s: float) -> int:
@@ -41,17 +39,6 @@ def scale_down_window_s(cold_start_s: float) -> int:
 def max_replicas(accelerators: int, per_pod: int, surge: int) -> int:
     """Pods that fit, once a rollout's surge pods have their place; below 1 when the pool is too small."""
     return accelerators // per_pod - surge
-
-
-def queue_wait_ms(waiting: float, finished_per_s: float, servers: int) -> float:
-    """Little's law, as the recording rule `specbook:queue_wait_ms` has it.
-
-    Args:
-        waiting: requests queued, over all servers.
-        finished_per_s: completions, over all servers.
-        servers: those that are scraped, >= 1: each is granted `FINISHED_FLOOR_PER_S`.
-    """
-    return 1000 * waiting / max(finished_per_s, FINISHED_FLOOR_PER_S * servers)
 
 
 def reaction_bound_s(
