@@ -191,7 +191,11 @@ def _parse(where: str, row: Any, plain: Any) -> Prompt:
         raise ConfigError(
             f"{where}: a message of {mute!r} has no content and no tool_calls: write one. {FORM}"
         )
-    turns = _asked(line)
+    turns = line.messages or ()
+    if line.prompt is not None:
+        turns = (Message(role="user", content=line.prompt),)
+    while turns and turns[-1].role == "assistant":  # answers that end a conversation are of others
+        turns = turns[:-1]
     if not turns or not (turns[-1].content or "").strip():
         raise ConfigError(f"{where}: the prompt is empty: write one, or remove the line")
     domain = line.domain or line.category
@@ -200,16 +204,6 @@ def _parse(where: str, row: Any, plain: Any) -> Prompt:
     return Prompt(
         id=name, prompt=turns[-1].content or "", domain=domain, messages=None if alone else turns, row=row
     )
-
-
-def _asked(line: _Line) -> tuple[Message, ...]:
-    """The turns up to the answer that is asked for; answers that end a conversation are of others."""
-    if line.prompt is not None:
-        return (Message(role="user", content=line.prompt),)
-    turns = line.messages or ()
-    while turns and turns[-1].role == "assistant":
-        turns = turns[:-1]
-    return turns
 
 
 def for_traffic(traffic: Traffic) -> list[Prompt]:

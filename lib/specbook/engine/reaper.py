@@ -51,16 +51,6 @@ def _signal(pids: set[int], number: int) -> None:
             os.kill(pid, number)
 
 
-def _start(command: list[str]) -> subprocess.Popen[bytes]:
-    # Should the guard be killed, the kernel asks the engine to end: killed too, it would leave its children.
-    return subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        process_group=0,
-        preexec_fn=lambda: _prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
-    )
-
-
 def _wait_for_reason(engine: subprocess.Popen[bytes], wakeup: int, owner: int, stopping: list[int]) -> None:
     """Return when the engine ended, a signal asked to stop, or the owner is gone."""
     while engine.poll() is None and not stopping and os.getppid() == owner:
@@ -108,7 +98,13 @@ def main(argv: list[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: stopping.append(1))
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    engine = _start(argv[1:])
+    # Should the guard be killed, the kernel asks the engine to end: killed too, it would leave its children.
+    engine = subprocess.Popen(
+        argv[1:],
+        stdin=subprocess.DEVNULL,
+        process_group=0,
+        preexec_fn=lambda: _prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
+    )
     _wait_for_reason(engine, wakeup, owner, stopping)
     _end(engine, float(argv[0]))
     return engine.returncode if engine.returncode >= 0 else 128 - engine.returncode
