@@ -9,11 +9,9 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from specbook.errors import ConfigError
-from specbook.suggestions import NO_YAML, explain, near
+from specbook.suggestions import LOADER, NO_YAML, explain, near
 
 T = TypeVar("T", bound=BaseModel)
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's parser, ten times as fast, where PyYAML was built with it: all its wheels are."""
 
 
 def read_file(path: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from specbook import paths
 from specbook.deploy import kubectl
 from specbook.deploy.kubectl import Kubectl, KubectlError, Manifest
 from specbook.errors import ConfigError
-from specbook.suggestions import near
+from specbook.suggestions import LOADER, near
 
 KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 """Names under which kustomize takes its file."""
@@ -28,8 +28,6 @@ QUANTITY = re.compile(r"([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)([numkMGT]?i?)")
 SECRET_NAME = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD)(_|$)")
 SALT = secrets.token_bytes(16)
 """Another in each process: a digest must not serve to guess a short secret."""
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's parser, ten times as fast, where PyYAML was built with it: all its wheels are."""
 SERVER_FIELDS = ("managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink")
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
