@@ -12,7 +12,8 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from specbook.cli.comparing import compare, export, gate, import_
-from specbook.cli.scheduling import Group, Hardware, OwnDrafts, OwnPrompts, OwnTarget, Settings, schedule
+from specbook.cli.options import Group, Hardware, OwnDrafts, OwnPrompts, OwnTarget, Settings
+from specbook.cli.scheduling import schedule
 from specbook.cli.serving import ask, probe, serve, watch
 from specbook.console import busy, complain, one_clear_message, out
 from specbook.deploy.commands import app as deploy_app

@@ -1,4 +1,4 @@
-"""The command `schedule`, K by batch from a plan's records, and the options that other commands share."""
+"""The command `schedule`: K by batch from a plan's records."""
 
 import json
 import shlex
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import yaml
 
+from specbook.cli.options import Group, Hardware, OwnDrafts, OwnPrompts, OwnTarget, Settings
 from specbook.console import busy, complain
 from specbook.errors import ConfigError
 
@@ -15,23 +16,6 @@ if TYPE_CHECKING:
     from specbook.analysis.schedule import Schedule
     from specbook.config.schema import Target
     from specbook.records.run_set import RunSet
-
-Hardware = Annotated[str, typer.Option(help="A folder of params/.")]
-Group = Annotated[str, typer.Option(help="`quick`: the book in minutes; `full`: what results/ ships.")]
-OwnTarget = Annotated[
-    str | None, typer.Option(help="Your own model, a folder or a hub id, in place of the plan's.")
-]
-OwnDrafts = Annotated[
-    list[str] | None,
-    typer.Option(help="A folder, a hub id or a method such as ngram; give it again for another."),
-]
-OwnPrompts = Annotated[
-    str | None, typer.Option(help="Your own traffic: JSON lines, each with `prompt` or `messages`.")
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Another parameter of the plan, KEY=VALUE, such as domains=\\[json]."),
-]
 
 FORMS = ("table", "option", "profile", "patch")
 """For people, for `vllm serve`, for profiles.yaml, for a folder of deploy/overlays."""
