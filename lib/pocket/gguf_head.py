@@ -65,11 +65,11 @@ def write(head: Path, target: Path, out: Path) -> Path:
     writer = GGUFWriter(out / f"{head.name}-F32.gguf", ARCHITECTURE)
     _describe(writer, config, layer)
     writer.add_file_type(LlamaFileType.ALL_F32)
-    packaged_models.copy_keys(GGUFReader(target), writer, lambda key: key.startswith("tokenizer."))
+    packaged_models.copy_gguf_keys(GGUFReader(target), writer, lambda key: key.startswith("tokenizer."))
     for name, tensor in named.items():
         writer.add_tensor(f"{NAMES[name]}.weight", tensor.contiguous().numpy())
     writer.add_tensor("d2t", distances.numpy() + np.arange(len(distances)))
-    packaged_models.finish(writer)
+    packaged_models.write_gguf(writer)
     return out
 
 

@@ -31,17 +31,19 @@ def one_clear_message(interrupted: str = "interrupted.", code: int = 1) -> Itera
     """
     try:
         yield
-        return
     except SpecbookError as error:
-        said = str(error)
+        complain("specbook:", str(error))
+        raise typer.Exit(code) from None
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
             raise
-        said = f"no file can be called {error.filename!r}: {error.strerror}. To fix: shorten it"
+        complain(
+            "specbook:", f"no file can be called {error.filename!r}: {error.strerror}. To fix: shorten it"
+        )
+        raise typer.Exit(code) from None
     except KeyboardInterrupt:
-        said, code = interrupted, 130
-    complain("specbook:", said)
-    raise typer.Exit(code) from None
+        complain("specbook:", interrupted)
+        raise typer.Exit(130) from None
 
 
 def complain(label: str, message: str) -> None:

@@ -99,10 +99,17 @@ def machine_lock() -> Path:
 def portable(text: str) -> str:
     """`text` without this machine's folders: the project becomes `.`, the home folder `~`, a virtual
     environment elsewhere `$VIRTUAL_ENV`."""
-    folders = [(root(), "."), (Path(os.path.expanduser("~")), "~")]
+    folders = [(root(), "."), (_home(), "~")]
     if sys.prefix != sys.base_prefix:
         folders.append((Path(sys.prefix), "$VIRTUAL_ENV"))
     for folder, name in folders:
-        if len(folder.parts) > 1:  # a service's home is `/`, which all is below; who has none keeps the `~`
+        if len(folder.parts) > 1:  # with `/` for a home, as services have it, every path would be below it
             text = re.sub(rf"(?<![\w.~-]){re.escape(str(folder))}(?![\w-])", name, text)
     return text
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:  # no HOME, and a user that the system does not know
+        return Path("/")

@@ -89,14 +89,15 @@ def test_a_grown_head_adds_layers_that_write_nothing_yet(heads, tmp_path, model_
 
 @pytest.fixture(scope="module")
 def small_vocabulary(heads, model_folder, tmp_path_factory):
-    """An EAGLE-3 head that drafts half of the tokens, and a P-EAGLE head grown of it on the target's embedding."""
+    """An EAGLE-3 head that drafts half of the tokens, and a P-EAGLE head grown of it on its embedding."""
     folder, data = tmp_path_factory.mktemp("small"), heads[0].parents[1] / "data"
     recipes = [EAGLE3.model_copy(update={"draft_vocab_size": 16, "epochs": 1})]
     grown = {"start": str(folder / "eagle3"), "num_layers": 1, "embed_requires_grad": False}
     recipes.append(PEAGLE.model_copy(update=grown))
     return [
-        draft.train_head(model_folder, data, r, folder / f"{r.speculator_type}-work", folder / r.speculator_type)
-        for r in recipes
+        draft.train_head(model_folder, data, recipe, folder / f"{kind}-work", folder / kind)
+        for recipe in recipes
+        for kind in [recipe.speculator_type]
     ]
 
 

@@ -91,7 +91,7 @@ def comparison(results: Iterable[tuple[ExperimentRecord, AcceptanceComparison]])
                  "set_length": 1 + sum(result.rates), "real_length": 1 + sum(real.rates),
                  "played_length": 1 + sum(played.rates),
                  "step": ratios.ratio_ci(played.step_s, real.step_s, unit_of_n="turns"),
-                 "spread": ratios.ratio_ci(*map(_spread, (played, real)), unit_of_n="turns")}
+                 "spread": ratios.ratio_ci(_spread(played), _spread(real), unit_of_n="turns")}
             )  # fmt: skip
     return summaries.frame(rows, COMPARED)
 

@@ -102,14 +102,14 @@ def row(estimate: Estimate, metric: str, q: float, *arms: pd.DataFrame) -> dict[
     return {**ends, "n": estimate.n, "enough": enough, "late": late, "estimate": estimate}
 
 
-def late_pace(requests: pd.DataFrame) -> float:
+def late_pace(pooled: pd.DataFrame) -> float:
     """Whether the engine was slow where first chunks came late (`stats.windows.late_first_chunks`).
 
     Median over late answers of E2E per token, over the median of their window's others, among
     `summaries.pooled_requests`; NaN where no answer is late, or all are.
     """
     window = ["arm", "load", "domain", "restart", "round"]
-    timed = requests.assign(pace_s=requests["e2e_s"] / requests["output_tokens"].clip(lower=1))
+    timed = pooled.assign(pace_s=pooled["e2e_s"] / pooled["output_tokens"].clip(lower=1))
     usual = timed[~timed["late"]].groupby(window)["pace_s"].median().rename("usual_s")
     some = timed[timed["late"]].join(usual, on=window)
     return float((some["pace_s"] / some["usual_s"]).median())
@@ -134,9 +134,9 @@ def poisson(runs: RunSet) -> pd.DataFrame:
 def _arrivals(key: tuple, group: list[RunRecord]) -> dict[str, Any]:
     got = [run.measurement for run in group if run.measurement is not None]
     waits, finished = [one.server.queue_time_s for one in got], sum(one.throughput.completed for one in got)
-    table = answered(group)
-    windows = [rows for _, rows in table.groupby(["restart", "round"])]
-    e2e = requests(table, "e2e_s")
+    inside = answered(group)
+    windows = [rows for _, rows in inside.groupby(["restart", "round"])]
+    e2e = requests(inside, "e2e_s")
     return {
         "arm": key[0], "domain": key[1], "rate_per_s": key[2],
         "arrived_per_s": _pace([rows["start_s"] for rows in windows]),

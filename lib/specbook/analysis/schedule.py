@@ -126,16 +126,16 @@ def schedules(every: Sequence[Measured], max_num_seqs: int) -> list[Schedule]:
     cells: dict[str, dict[int, dict[int, Measured]]] = {}
     for one in every:
         cells.setdefault(one.draft.drafting.title, {}).setdefault(one.batch, {})[one.k] = one
-    made = [_schedule(method, by_batch, max_num_seqs) for method, by_batch in cells.items()]
+    made = [_schedule(method, at_batches, max_num_seqs) for method, at_batches in cells.items()]
     return sorted(made, key=lambda one: -round(one.gain, 2))
 
 
-def _schedule(method: str, by_batch: Mapping[int, Mapping[int, Measured]], max_num_seqs: int) -> Schedule:
-    lows = {batch: _lows(method, batch, there) for batch, there in by_batch.items()}
-    drafts = {k: one.draft for there in by_batch.values() for k, one in there.items()}
+def _schedule(method: str, at_batches: Mapping[int, Mapping[int, Measured]], max_num_seqs: int) -> Schedule:
+    lows = {batch: _lows(method, batch, there) for batch, there in at_batches.items()}
+    drafts = {k: one.draft for there in at_batches.values() for k, one in there.items()}
     varying = next(iter(drafts.values())).drafting.varying_k
     chosen, rows, first = _choose(lows, varying), [], 1
-    for batch, there in by_batch.items():
+    for batch, there in at_batches.items():
         if first <= max_num_seqs:
             k = chosen[batch]
             shown = there[k if k in lows[batch] else _best(lows[batch])]

@@ -152,4 +152,5 @@ def _named(
     for record, result in results:
         given = record.experiment.parameters.get("speculation")
         arm = Speculation.model_validate(given).label if given else "baseline"
-        yield f"{_target(record)}, {arm}" if several else arm, record, result
+        name = f"{_target(record)}, {arm}" if several else arm
+        yield name, record, result

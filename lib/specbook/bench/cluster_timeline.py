@@ -31,14 +31,22 @@ class ClusterApi:
     """Reads one Deployment's surroundings from the API server."""
 
     def __init__(self, client: httpx.Client) -> None:
-        self.client = client
+        self._client = client
         version = self.get("/version")
         self.version: str = version["gitVersion"]
         self.minor = int(re.sub(r"\D", "", version["minor"]))
 
     def get(self, path: str) -> dict[str, Any]:
         """An object; raises httpx.HTTPError where there is none."""
-        return self.client.get(path).raise_for_status().json()
+        return self._client.get(path).raise_for_status().json()
+
+    def has(self, group_version: str) -> bool:
+        """Whether the cluster serves an API group."""
+        return self._client.get(f"/apis/{group_version}").is_success
+
+    def post(self, path: str, body: dict[str, Any]) -> httpx.Response:
+        """The answer, whatever its status."""
+        return self._client.post(path, json=body)
 
     def deployment(self) -> dict[str, Any]:
         """The Deployment."""
@@ -61,7 +69,7 @@ class ClusterApi:
     def metrics(self, pod: str) -> dict[str, float]:
         """A server's gauges and counters that a timeline keeps."""
         path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}:8000/proxy/metrics"
-        text = self.client.get(path, timeout=METRICS_TIMEOUT_S).raise_for_status().text
+        text = self._client.get(path, timeout=METRICS_TIMEOUT_S).raise_for_status().text
         return {name: _sum(text, metric) for name, metric in {**GAUGES, **COUNTERS}.items()}
 
 

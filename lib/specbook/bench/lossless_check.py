@@ -54,6 +54,7 @@ def check(
     origins: dict[str, Provenance] = {}
     other = target.model_copy(update={"execution": OTHER[target.execution]})
     arms = {"repeat": (target, None), "speculation": (target, speculation), "control": (other, None)}
+    # The baseline's comes last: it rates what the others said.
     for name, arm in {**arms, "baseline": (target, None)}.items():
         with Server(*arm) as server:
             answered[name] = greedy.answers(server, turns, max_tokens, concurrency)

@@ -109,16 +109,16 @@ def _widen(gguf: Path) -> Path:
     writer = GGUFWriter(wide, reader.fields[Keys.General.ARCHITECTURE].contents())
     told = (Keys.General.ARCHITECTURE, Keys.General.FILE_TYPE)
     # Keys that begin with GGUF are of the file, not of the model.
-    copy_keys(reader, writer, lambda key: key not in told and not key.startswith("GGUF."))
+    copy_gguf_keys(reader, writer, lambda key: key not in told and not key.startswith("GGUF."))
     writer.add_file_type(LlamaFileType.ALL_F32)
     for tensor in reader.tensors:
         rounded = quantize(dequantize(tensor.data, tensor.tensor_type), bf16)
         writer.add_tensor(tensor.name, dequantize(rounded, bf16))
-    finish(writer)
+    write_gguf(writer)
     return wide
 
 
-def copy_keys(reader: "GGUFReader", writer: "GGUFWriter", wanted: Callable[[str], bool]) -> None:
+def copy_gguf_keys(reader: "GGUFReader", writer: "GGUFWriter", wanted: Callable[[str], bool]) -> None:
     """Take over the metadata whose key is wanted."""
     for name, field in reader.fields.items():
         if wanted(name):
@@ -126,8 +126,8 @@ def copy_keys(reader: "GGUFReader", writer: "GGUFWriter", wanted: Callable[[str]
             writer.add_key_value(name, field.contents(), kind, of[-1] if of else None)
 
 
-def finish(writer: "GGUFWriter") -> None:
-    """Write the GGUF and close it."""
+def write_gguf(writer: "GGUFWriter") -> None:
+    """Write all that the writer holds, and close it."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

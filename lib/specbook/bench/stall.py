@@ -28,7 +28,8 @@ class Watch:
     Long prompts on a slow machine are no silence. Each chunk of a prompt moves a figure of the engine's; and
     should one step take minutes, then so did the start, which ran one, and the prompts before.
 
-    A closed loop always has a request in flight; between Poisson arrivals an engine may rest.
+    A closed loop always has a request in flight; between Poisson arrivals an engine may rest. `clock` gives
+    seconds, and never goes back.
     """
 
     def __init__(self, server: Server, load: Load, clock: Callable[[], float] = time.monotonic) -> None:

@@ -70,8 +70,8 @@ def process_busy_s(process: psutil.Process) -> float:
 class Sampler:
     """Samples from entry to exit of a `with` block; `result()` afterwards.
 
-    The engine's processes are asked for each time; it computes on the first `gpus`, and the machine's others
-    are no part of its mean.
+    The engine's processes are asked for each time; `client_pid` is the load generator's. The engine computes
+    on the first `gpus`, and the machine's others are no part of its mean.
     """
 
     def __init__(self, engine_pids: Callable[[], list[int]], client_pid: int, gpus: int = 1) -> None:

@@ -211,8 +211,10 @@ def _cells(row: dict, answers: "Sequence[Probed]") -> list[str]:
     """A row of the table; where a domain has no lengths, `answers`, its own, say why."""
     counted, speed = [row["domain"], str(row["prompts"])], f"{row['tokens_per_s']:.0f}"
     if row["estimate"] is None:
-        why = "refused" if all(one.refused for one in answers) else "not counted"
-        why = "nothing drafted" if any(one.spec_decode for one in answers) else why
+        if any(one.spec_decode for one in answers):
+            why = "nothing drafted"
+        else:
+            why = "refused" if all(one.refused for one in answers) else "not counted"
         return [*counted, why, "", "", "", speed]
     low, high = row["estimate"].low, row["estimate"].high
     interval = "too few prompts" if low is None else f"{low:.2f} to {high:.2f}"

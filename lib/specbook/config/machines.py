@@ -90,7 +90,7 @@ def folder(hardware: str) -> str:
 
 
 def read(hardware: str) -> Machine:
-    """The machine of a hardware, any machine without a `machine.yaml`; ConfigError if that cannot be used."""
+    """The machine of a hardware; any fits where it has no `machine.yaml`. ConfigError if that is unusable."""
     path = paths.params_dir() / folder(hardware) / "machine.yaml"
     return read_as(path, Machine) if path.is_file() else Machine()
 

@@ -43,6 +43,7 @@ def rounds(points: Sequence[Point], capacity: Capacity, seed: int = SEED) -> Ite
         rng.shuffle(arms)
         base = [arm for arm in arms if arm.speculation is None]
         drafting = [arm for arm in arms if arm.speculation is not None]
+        # Each target's, compiled or eager: these are compared with one another.
         names = dict.fromkeys(arm.target.name for arm in arms)
         own = [[arm for arm in arms if arm.target.name == name] for name in names]
         room = capacity(arms)

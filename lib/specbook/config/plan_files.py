@@ -133,7 +133,7 @@ def _made(kind: type[AnyPlan], fields: Mapping[str, Any]) -> AnyPlan:
 
 
 def experiment(chapter: str, body: Mapping[str, Any]) -> type[AnyPlan]:
-    """The kind of plan that a parameter file is for; ConfigError, naming the near match, if it is unknown."""
+    """The kind of plan that a file is for; ConfigError, naming the near match, if none is so called."""
     groups = [body[name] for name in GROUPS if isinstance(body.get(name), Mapping)]
     if any({"sweeps", "experiments"} & set(group) for group in groups):
         return Chapter

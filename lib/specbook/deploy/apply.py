@@ -151,7 +151,7 @@ def deletable(manifests: list[Manifest], everything: bool) -> Iterator[Manifest]
 
 
 def delete(cluster: Kubectl, manifests: list[Manifest], report: Report, everything: bool = False) -> None:
-    """Delete objects, also those that are gone already; ClusterError if the server refuses one."""
+    """Delete objects, of which some may be gone already; ClusterError if the server refuses one."""
     for manifest in deletable(manifests, everything):
         there = remove(cluster, manifest, wait=False)
         report(f"{'deleted' if there else 'was gone':9} {title(manifest)}")

@@ -199,7 +199,7 @@ class Kubectl:
 
     @contextmanager
     def listening(self, *arguments: str) -> Iterator[tuple[int, IO[str]]]:
-        """Port on 127.0.0.1 and output of a serving kubectl; KubectlError if it ends before it listens."""
+        """Port on 127.0.0.1 and output of a kubectl that serves in this block; KubectlError if it ends."""
         with runnable():
             process = subprocess.Popen(
                 self.command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -218,7 +218,7 @@ class Kubectl:
 
     @contextmanager
     def proxy(self) -> "Iterator[httpx.Client]":
-        """A client of the cluster's API with the context's rights; KubectlError if no proxy starts."""
+        """A client of the cluster's API with the context's rights in this block; KubectlError if it fails."""
         import httpx
 
         with (

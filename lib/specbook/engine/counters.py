@@ -46,7 +46,10 @@ def pulse(text: str, prefix: str, queued: Iterable[str], prefill: str) -> Pulse:
 
     def total(name: str) -> float:
         own = (line for line in figures if line.startswith((f"{name}{{", f"{name} ")))
-        return sum(float(line.rsplit(" ", 1)[1]) for line in own)
+        try:
+            return sum(float(line.rsplit(" ", 1)[1]) for line in own)
+        except ValueError:  # no page of this format
+            return 0.0
 
     prefill_s, prefills = (total(f"{prefill}_{part}") for part in ("sum", "count"))
     return Pulse(figures, sum(map(total, queued)), prefill_s / prefills if prefills else 0.0)

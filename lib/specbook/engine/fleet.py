@@ -84,7 +84,7 @@ class Fleet:
 
     @contextmanager
     def running(self, arm: Arm) -> Iterator[Server]:
-        """One server runs, ready to answer; EngineError if it does not start, or died too often."""
+        """One server runs in this block, ready to answer; EngineError if it cannot, or died too often."""
         server = self._alive(arm)
         try:
             server.resume()  # one that then does not answer would else spin on beside the other arms

@@ -32,14 +32,15 @@ class OtherEngine:
     """How the caller's variables begin that matter to it."""
     drafts_by: Mapping[str, str]
     """Its own word for each method that it knows; none of them drafts in parallel."""
-    own: str
+    prefix: str
     """How the names of its counters begin."""
     prompt_tokens: str
     """Counter that a page of another engine lacks."""
     release: str
     """The one whose counters are known."""
     queued: tuple[str, ...]
-    """Gauges of the requests that run, and of those that wait."""
+    """Gauges of the requests that run, and of those that wait. llama.cpp's figures move with each step,
+    SGLang's every few dozen, TensorRT-LLM's with the last iteration."""
     prefill: str
     """Histogram of how long a prompt takes, in seconds; empty where it has none."""
     errors: tuple[re.Pattern[str], ...] = (PYTHON,)
@@ -90,7 +91,7 @@ class OtherEngine:
 
     def pulse(self, text: str) -> Pulse:
         """Its lines of the same text."""
-        return counters.pulse(text, self.own, self.queued, self.prefill)
+        return counters.pulse(text, self.prefix, self.queued, self.prefill)
 
     def last_words(self, log: Path) -> str:
         """The last error that its log names, failing that its last lines."""

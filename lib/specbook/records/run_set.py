@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property, wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 import pandas as pd
 
@@ -91,13 +91,18 @@ class RunSet(Sequence[RunRecord]):
 
     def __init__(self, runs: Iterable[RunRecord] = ()) -> None:
         self._runs = tuple(current(runs))
-        self.tables: dict[tuple[Any, ...], pd.DataFrame] = {}
-        """By function and arguments: see `once`."""
+        self._tables: dict[tuple[Any, ...], pd.DataFrame] = {}
 
     @classmethod
     def of(cls, runs: Iterable[RunRecord]) -> "RunSet":
         """These runs; a set as it is, with the tables that it has."""
         return runs if isinstance(runs, RunSet) else cls(runs)
+
+    @overload
+    def __getitem__(self, index: int) -> RunRecord: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[RunRecord]: ...
 
     def __getitem__(self, index: int | slice) -> RunRecord | Sequence[RunRecord]:
         return self._runs[index]
@@ -133,6 +138,12 @@ class RunSet(Sequence[RunRecord]):
         """The runs with speculation."""
         return self._only(lambda run: run.point.speculation is not None)
 
+    def table(self, name: tuple[Any, ...], make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+        """What `make` gives, made once under this name; a copy, since the caller may add columns."""
+        if name not in self._tables:
+            self._tables[name] = make()
+        return self._tables[name].copy(deep=False)
+
     def _only(self, wanted: Callable[[RunRecord], bool]) -> "RunSet":
         """Those wanted; this set, with its tables, where that is all of it."""
         runs = list(filter(wanted, self))
@@ -152,9 +163,7 @@ def once(make: Callable[Concatenate[RunSet, P], pd.DataFrame]) -> Callable[..., 
     @wraps(make)
     def cached(runs: Iterable[RunRecord], *args: P.args, **how: P.kwargs) -> pd.DataFrame:
         own, name = RunSet.of(runs), (make.__qualname__, args, *sorted(how.items()))
-        if name not in own.tables:
-            own.tables[name] = make(own, *args, **how)
-        return own.tables[name].copy(deep=False)  # the caller may add columns
+        return own.table(name, lambda: make(own, *args, **how))
 
     return cached
 

@@ -181,7 +181,7 @@ def _gains(runs: RunSet, names: Names) -> pd.DataFrame:
     """Each method over the engine's own baseline, and whether the first engine gains less or more by it."""
     first, rows = next(iter(names)), []
     for draft in dict.fromkeys(run.point.speculation.label for run in runs.drafting):
-        own = (run for run in runs if not (how := run.point.speculation) or how.label == draft)
+        own = [run for run in runs if run.point.speculation is None or run.point.speculation.label == draft]
         table = engines.by_target(own)
         gains = table[table["target"] == first].set_index("load")["speedup"]
         for row in _load_by_load(table).itertuples():

@@ -98,7 +98,7 @@ def execute(
         SpecbookError: if a cell fails; its last line says why.
     """
     notebook = _notebook(page)
-    given = {"hardware": hardware, "group": group, **(parameters or {})}
+    given = {"hardware": hardware, "group": group, "source": "records", **(parameters or {})}
     target = (out_folder or executed_dir()) / f"{page}.ipynb"
     target.parent.mkdir(parents=True, exist_ok=True)
     clean = executed_pages.clean(_run(notebook, _changed(notebook, given), kernel))

@@ -26,7 +26,8 @@ def block(writer: HTML5Translator, node: nodes.math_block) -> None:
 
 
 def add_preview(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: object) -> None:
-    """Put both into a page's head; the figure's address is whole where `html.baseurl` is known."""
+    """Put the page's title and the book's figure into its head; the figure's address is whole where
+    `html.baseurl` is known."""
     base = app.config.html_baseurl.rstrip("/")
     picture = f"{base}/{PICTURE}" if base else context["pathto"](PICTURE, 1)
     shown = {"title": context.get("title", ""), "image": picture}

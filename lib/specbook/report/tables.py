@@ -258,7 +258,7 @@ def percent(share: float) -> str:
 
 def same(checks: Iterable[LosslessRecord]) -> list[pd.DataFrame]:
     """Table, in a list, of answers that are the baseline's with speculation and in controls, by the fullest
-    check of each precision; the largest margin (logits) where they part, and `p_value`. No table without one.
+    check of each precision; the largest margin (logits) where they part, and `p_value`. None without a check.
     """
     rows = [
         {"precision": check.target.dtype, "arm": arm, "the same": f"{same.equal} of {same.n}",

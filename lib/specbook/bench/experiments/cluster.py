@@ -131,8 +131,7 @@ class _Run:
 
     def _prepare(self) -> list[str]:
         """The Deployment as asked for, with its pods ready, no autoscaler yet, and signals at rest."""
-        group = "/apis/external.metrics.k8s.io/v1beta1"
-        if self.asked.serving.autoscaler and not self.api.client.get(group).is_success:
+        if self.asked.serving.autoscaler and not self.api.has("external.metrics.k8s.io/v1beta1"):
             raise ClusterError(
                 "this cluster has no external metrics API, which the autoscaler reads. To fix: "
                 "apply deploy/components/external-metrics-adapter, or install KEDA"
@@ -267,7 +266,7 @@ class _Run:
             path = f"/api/v1/namespaces/{NAMESPACE}/pods/{name}/eviction"
             metadata = {"name": name, "namespace": NAMESPACE}
             body = {"apiVersion": group, "kind": "Eviction", "metadata": metadata}
-            answers.append(self.api.client.post(path, json=body).status_code)
+            answers.append(self.api.post(path, body).status_code)
         allowed = sum(status < 300 for status in answers)
         return (
             f"{allowed} of {len(answers)} evictions were allowed, {answers.count(429)} refused by the budget"

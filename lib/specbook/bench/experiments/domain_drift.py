@@ -126,8 +126,10 @@ class Controller:
         for switch in self._fallback.switches[before:]:
             self._router.preferred = "drafting" if switch.drafting else "plain"
             in_flight = {name: n for name, n in self._router.in_flight.items() if n}
-            how = {"drafting": switch.drafting, "length": switch.length, "in_flight": in_flight}
-            self.switches.append((ServerSwitch(at_s=0.0, **how), time.perf_counter()))
+            switched = ServerSwitch(
+                at_s=0.0, drafting=switch.drafting, length=switch.length, in_flight=in_flight
+            )
+            self.switches.append((switched, time.perf_counter()))
 
 
 def _fallback_work(asked: FallbackEpisodes) -> Work:

@@ -51,7 +51,7 @@ class LlamaCpp(OtherEngine):
     install = "pip install 'specbook[llama-cpp]'"
     variables = ("LLAMA_", "GGML_", "OMP_", "GOMP_", "CUDA_VISIBLE_DEVICES")
     drafts_by = TYPES
-    own = "llamacpp:"
+    prefix = "llamacpp:"
     prompt_tokens = PROMPT
     release = "b11549"
     queued = ("llamacpp:requests_processing", "llamacpp:requests_deferred")
@@ -102,7 +102,7 @@ class LlamaCpp(OtherEngine):
 
         It counts no requests and no time in the queue, and knows no preemption.
         """
-        totals = counters.totals(text, self.own)
+        totals = counters.totals(text, self.prefix)
         if not totals:
             return None
         demanded = (PROMPT, GENERATED, *SPEC_DECODE.values())

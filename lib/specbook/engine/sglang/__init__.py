@@ -41,7 +41,7 @@ class Sglang(OtherEngine):
     install = "pip install sglang, on a GPU machine"
     variables = ("SGLANG_", "CUDA_VISIBLE_DEVICES")
     drafts_by = ALGORITHMS
-    own = "sglang:"
+    prefix = "sglang:"
     prompt_tokens = SERVER["prompt_tokens"]
     release = "0.5.23"
     queued = ("sglang:num_running_reqs", "sglang:num_queue_reqs")
@@ -72,7 +72,7 @@ class Sglang(OtherEngine):
 
     def page_counters(self, text: str, model: str) -> Counters | None:
         """Counters of any release: how often it verified, and no count of draft tokens (see `lacks`)."""
-        totals = counters.totals(text, self.own)
+        totals = counters.totals(text, self.prefix)
         if not totals:
             return None
         server = ServerCounters(**{field: totals[name] for field, name in SERVER.items()})

@@ -46,7 +46,7 @@ class TensorRtLlm(OtherEngine):
     install = "run in NVIDIA's image tensorrt-llm/release"
     variables = ("TRTLLM_", "TLLM_", "CUDA_VISIBLE_DEVICES")
     drafts_by = TYPES
-    own = "trtllm_"
+    prefix = "trtllm_"
     prompt_tokens = SERVER["prompt_tokens"]
     release = "1.3"
     queued = ("trtllm_num_requests_running", "trtllm_num_requests_waiting")
@@ -74,7 +74,7 @@ class TensorRtLlm(OtherEngine):
 
     def page_counters(self, text: str, model: str) -> Counters | None:
         """Counters of any release; it knows pauses of requests, and counts none."""
-        totals = counters.totals(text, self.own)
+        totals = counters.totals(text, self.prefix)
         if not totals:
             return None
         server = ServerCounters(**{field: totals[name] for field, name in SERVER.items()}, preemptions=0)

@@ -91,7 +91,7 @@ class NxdInference(Vllm):
         given = super().environment(target, speculation)
         top = Path(os.environ.get(ARTIFACTS) or paths.build_dir() / "neuron")
         own = digest([target.model_dump(), speculation.model_dump() if speculation else None], 12)
-        return given | {"VLLM_NEURON_FRAMEWORK": LIBRARY, ARTIFACTS: str(top / own)}
+        return given | {"VLLM_NEURON_FRAMEWORK": "neuronx-distributed-inference", ARTIFACTS: str(top / own)}
 
     def counters(self, text: str) -> Counters:
         """As vLLM's; this release counts no hits of a prefix cache, and its graph shows no drafts."""
