@@ -16,7 +16,7 @@
 
   // specbook.stats.theory.step_cost
   function stepCost(k, row) {
-    return k === 0 ? 1 : row.verify + k * row.draft;
+    return k === 0 ? 1 : row.fixed + k * row.draft;
   }
 
   // specbook.stats.theory.speedup
@@ -76,8 +76,8 @@
       if (!(row.batch >= 1) || (i > 0 && !(row.batch > s.rows[i - 1].batch))) {
         fail(`batch ${row.batch} in row ${i + 1}: batches are at least 1, and rise`);
       }
-      if (!(row.step_ms > 0 && row.verify > 0 && row.draft >= 0 && row.step_ms + row.verify + row.draft < Infinity)) {
-        fail(`row of batch ${row.batch}: step and verification are above 0, drafting at least 0`);
+      if (!(row.step_ms > 0 && row.fixed > 0 && row.draft >= 0 && row.step_ms + row.fixed + row.draft < Infinity)) {
+        fail(`row of batch ${row.batch}: the step and its fixed part are above 0, a draft token at least 0`);
       }
     });
     if (!s.rows.some((row) => row.batch === s.batch)) fail(`batch ${s.batch} has no row of step prices`);
@@ -116,7 +116,7 @@
 
   // The part of the page's address that holds the settings, from # on.
   function link(s) {
-    const rows = s.rows.map((row) => [row.batch, row.step_ms, row.verify, row.draft].join(":")).join(",");
+    const rows = s.rows.map((row) => [row.batch, row.step_ms, row.fixed, row.draft].join(":")).join(",");
     return (
       `#a=${s.joint.join(",")}&k=${s.k}&b=${s.batch}&m=${rows}` +
       `&usd=${s.usd_per_hour}&u=${s.utilisation}&io=${s.input_per_output}`
@@ -136,8 +136,8 @@
       .map((row) => {
         const cells = row.split(":");
         if (cells.length !== 4) fail(`"m" holds "${row}": a row is batch:step:fixed part:draft token`);
-        const [batch, step_ms, verify, draft] = cells.map((cell) => number(cell, "m"));
-        return { batch, step_ms, verify, draft };
+        const [batch, step_ms, fixed, draft] = cells.map((cell) => number(cell, "m"));
+        return { batch, step_ms, fixed, draft };
       });
     return check({
       joint: text("a")

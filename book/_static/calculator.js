@@ -42,7 +42,7 @@
       show: () => settings.batch,
     },
     step_ms: { get: () => row().step_ms, set: (v) => (row().step_ms = v) },
-    verify: { get: () => row().verify, set: (v) => (row().verify = v) },
+    fixed: { get: () => row().fixed, set: (v) => (row().fixed = v) },
     draft: { get: () => row().draft, set: (v) => (row().draft = v) },
     usd_per_hour: { get: () => settings.usd_per_hour, set: (v) => (settings.usd_per_hour = v) },
     utilisation: {
@@ -66,7 +66,7 @@
     field.place.setAttribute("aria-valuetext", `batch ${settings.batch}`);
     if (document.activeElement !== field.joint) field.joint.value = settings.joint.join(" ");
     if (document.activeElement !== field.rows) {
-      field.rows.value = settings.rows.map((one) => [one.batch, one.step_ms, one.verify, one.draft].join(" ")).join("\n");
+      field.rows.value = settings.rows.map((one) => [one.batch, one.step_ms, one.fixed, one.draft].join(" ")).join("\n");
     }
     choose("head", data.heads.findIndex((head) => same(head.joint, settings.joint)));
     choose("machine", data.machines.findIndex((machine) => same(machine.rows, settings.rows)));
@@ -199,8 +199,8 @@
 
   const table = (text) =>
     text.split("\n").filter((one) => one.trim()).map((one) => {
-      const [batch, step_ms, verify, draft] = one.trim().split(/[\s,;]+/).map(Number);
-      return { batch, step_ms, verify, draft };
+      const [batch, step_ms, fixed, draft] = one.trim().split(/[\s,;]+/).map(Number);
+      return { batch, step_ms, fixed, draft };
     });
 
   function change({ target }) {

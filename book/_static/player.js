@@ -9,7 +9,7 @@
 
   function draw() {
     const set = Object.fromEntries(Array.from(form.elements, (field) => [field.name, Number(field.value)]));
-    const row = { verify: set.verify_cost, draft: set.draft_cost };
+    const row = { fixed: set.fixed_cost, draft: set.draft_cost };
     const joint = Array.from({ length: Number(form.elements.k.max) }, (_, i) => set.acceptance ** (i + 1));
     const gains = joint.map((_, i) => speedup(joint, i + 1, row, false));
     const gain = gains[set.k - 1];

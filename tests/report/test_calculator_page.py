@@ -15,16 +15,16 @@ from specbook.stats import cost, theory
 
 pytestmark = pytest.mark.browser
 BOOK = Path(__file__).parents[2] / "book"
-ONE = [{"batch": 4, "step_ms": 12.5, "verify": 1.1, "draft": 0.05}]
+ONE = [{"batch": 4, "step_ms": 12.5, "fixed": 1.1, "draft": 0.05}]
 SMALL = [
-    {"batch": 1, "step_ms": 8, "verify": 1.5, "draft": 0.2},
-    {"batch": 8, "step_ms": 10, "verify": 1.7, "draft": 0.3},
-    {"batch": 32, "step_ms": 18, "verify": 1.8, "draft": 0.5},
+    {"batch": 1, "step_ms": 8, "fixed": 1.5, "draft": 0.2},
+    {"batch": 8, "step_ms": 10, "fixed": 1.7, "draft": 0.3},
+    {"batch": 32, "step_ms": 18, "fixed": 1.8, "draft": 0.5},
 ]
 LARGE = [
-    {"batch": 1, "step_ms": 30, "verify": 1.02, "draft": 0.03},
-    {"batch": 64, "step_ms": 36, "verify": 1.3, "draft": 0.04},
-    {"batch": 512, "step_ms": 80, "verify": 4.5, "draft": 0.09},
+    {"batch": 1, "step_ms": 30, "fixed": 1.02, "draft": 0.03},
+    {"batch": 64, "step_ms": 36, "fixed": 1.3, "draft": 0.04},
+    {"batch": 512, "step_ms": 80, "fixed": 4.5, "draft": 0.09},
 ]
 CASES = [
     ([0.73, 0.521, 0.355], 3, LARGE, 1, 4.326, 0.5, 2),
@@ -66,7 +66,7 @@ def computed(given: dict) -> dict[str, float | None]:
     length = theory.acceptance_length(given["joint"], given["k"])
 
     def prices(one: dict) -> tuple[float, float]:
-        return one["draft"], one["verify"]
+        return one["draft"], one["fixed"]
 
     speedups = [theory.speedup(length, given["k"], *prices(one)) for one in given["rows"]]
     ratio, plain = theory.speedup(length, given["k"], *prices(row)), 1000 * given["batch"] / row["step_ms"]
@@ -164,7 +164,7 @@ def test_the_page_computes_what_the_package_computes(visit, case):
 
 
 def test_every_slider_moves_the_result_by_keyboard(page):
-    for name in ("k", "place", "verify", "draft", "utilisation"):
+    for name in ("k", "place", "fixed", "draft", "utilisation"):
         page.focus(f"[name={name}]")
         before = shown(page)
         page.keyboard.press("ArrowLeft")

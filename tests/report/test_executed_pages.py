@@ -18,7 +18,7 @@ from specbook.stats import theory
 
 BOOK = Path(__file__).parents[2] / "book"
 SLIDERS = {"k": (5, 1, 16, 1), "acceptance": (0.7, 0, 1, 0.05), "draft_cost": (0.1, 0, 0.5, 0.01),
-           "verify_cost": (1.2, 1, 4, 0.1)}  # fmt: skip
+           "fixed_cost": (1.2, 1, 4, 0.1)}  # fmt: skip
 UNASKED = (render.published_page, render.engines_page, render.memory_page, render.break_even_page)
 """Pages that do not depend on what a book is of."""
 

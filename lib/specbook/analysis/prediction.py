@@ -18,7 +18,7 @@ from specbook.stats import theory
 COSTS = (
     "load", "concurrency", "domain", "method", "num_speculative_tokens", "step_s", "baseline_step_s", "cost",
 )  # fmt: skip
-PRICES = ("method", "concurrency", "verify_cost", "draft_cost", "num_speculative_tokens", "break_even_length")
+PRICES = ("method", "concurrency", "fixed_cost", "draft_cost", "num_speculative_tokens", "break_even_length")
 EVERY_K = (
     "load", "concurrency", "domain", "method", "num_speculative_tokens", "length", "cost", "predicted",
 )  # fmt: skip
@@ -58,7 +58,7 @@ def step_costs(runs: RunSet) -> pd.DataFrame:
 
 
 def prices(costs: pd.DataFrame) -> pd.DataFrame:
-    """`step_costs` as a line in K, per method and batch: cost = verify_cost + K x draft_cost, domains pooled.
+    """`step_costs` as a line in K, per method and batch: cost = fixed_cost + K x draft_cost, domains pooled.
 
     A draft that proposes all K at once has a flat line. With a single K the two cannot be told apart: NaN.
     `break_even_length` is what a step must yield at the largest K measured, `num_speculative_tokens`.
@@ -68,7 +68,7 @@ def prices(costs: pd.DataFrame) -> pd.DataFrame:
         k, cost = group["num_speculative_tokens"], group["cost"]
         slope, start = np.polyfit(k, cost, 1) if k.nunique() > 1 else (np.nan, np.nan)
         rows.append(
-            {"method": method, "concurrency": batch, "verify_cost": start, "draft_cost": slope,
+            {"method": method, "concurrency": batch, "fixed_cost": start, "draft_cost": slope,
              "num_speculative_tokens": k.max(),
              "break_even_length": start + k.max() * slope if k.nunique() > 1 else cost.mean()}
         )  # fmt: skip
@@ -91,10 +91,10 @@ def speedups(runs: Iterable[RunRecord]) -> pd.DataFrame:
         alphas, on=["method", "concurrency", "domain"]
     )
     k = table["num_speculative_tokens"]
-    line = (table["verify_cost"] + k * table["draft_cost"]).fillna(table["cost"])
+    line = (table["fixed_cost"] + k * table["draft_cost"]).fillna(table["cost"])
     length = [theory.expected_acceptance_length(a, n) for a, n in zip(table["alpha"], k, strict=True)]
     table = table.assign(length=length, cost=line, predicted=np.array(length) / line)
-    return table.drop(columns=["verify_cost", "draft_cost", "step_s", "baseline_step_s"])
+    return table.drop(columns=["fixed_cost", "draft_cost", "step_s", "baseline_step_s"])
 
 
 def errors(measured: pd.DataFrame, predicted: pd.DataFrame) -> pd.DataFrame:
@@ -123,7 +123,7 @@ def every_k(runs: Iterable[RunRecord]) -> pd.DataFrame:
         deepest = cell.loc[cell["num_speculative_tokens"].idxmax()]
         for k in range(1, deepest["num_speculative_tokens"] + 1) if len(line) else ():
             length = theory.acceptance_length(deepest["joint"], k)
-            cost = float(line["verify_cost"].iloc[0] + k * line["draft_cost"].iloc[0])
+            cost = float(line["fixed_cost"].iloc[0] + k * line["draft_cost"].iloc[0])
             rows.append(
                 {"load": load, "concurrency": batch[load], "domain": domain, "method": method,
                  "num_speculative_tokens": k, "length": length, "cost": cost, "predicted": length / cost}
@@ -138,9 +138,9 @@ def across_domains(every: pd.DataFrame) -> pd.DataFrame:
     return np.exp(means).reset_index()
 
 
-def in_theory(alpha: float, k: int, draft_cost: float, verify_cost: float) -> float:
+def in_theory(alpha: float, k: int, draft_cost: float, fixed_cost: float) -> float:
     """Speed-up with acceptance `alpha` at every position; costs are in baseline steps (`theory.speedup`)."""
-    return theory.speedup(theory.expected_acceptance_length(alpha, k), k, draft_cost, verify_cost)
+    return theory.speedup(theory.expected_acceptance_length(alpha, k), k, draft_cost, fixed_cost)
 
 
 def crossovers(measured: pd.DataFrame, predicted: pd.DataFrame, serial: str, parallel: str) -> pd.DataFrame:

@@ -118,7 +118,7 @@ def measured_machines(runs: RunSet) -> list[Entry]:
         {"kind": runs[0].kind, "name": f"{runs[0].hardware.id}, {method}", "said": credit(runs),
          **model, "rows": [
             {"batch": float(row.concurrency), "step_ms": round(float(step_ms[row.concurrency]), 2),
-             "verify": round(float(row.verify_cost), 3), "draft": round(max(float(row.draft_cost), 0.0), 3)}
+             "fixed": round(float(row.fixed_cost), 3), "draft": round(max(float(row.draft_cost), 0.0), 3)}
             for row in group.itertuples()]}
         for method, group in table.groupby("method", sort=False)
     ]  # fmt: skip
@@ -143,7 +143,7 @@ def _start(heads: list[Entry], machines: list[Entry], usd_per_hour: float, input
     rows = machines[0]["rows"]
     row = rows[len(rows) // 2]
     return {
-        "joint": joint, "k": theory.best_k_of(joint, row["draft"], row["verify"]),
+        "joint": joint, "k": theory.best_k_of(joint, row["draft"], row["fixed"]),
         "rows": rows, "batch": row["batch"], "usd_per_hour": usd_per_hour, "utilisation": 0.5,
         "input_per_output": input_per_output,
     }  # fmt: skip

@@ -39,7 +39,7 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 WIDGET_STATES = "application/vnd.jupyter.widget-state+json"
 SLIDERS = {
     "k": "K, draft tokens a step", "acceptance": "Acceptance of each draft token",
-    "draft_cost": "A draft token, in steps", "verify_cost": "Verification, in steps",
+    "draft_cost": "A draft token, in steps", "fixed_cost": "Fixed part of a step, in steps",
 }  # fmt: skip
 """The parameters of `speedup_figures.play`, which book/_static/player.js repeats."""
 FORM = """<noscript><p>The sliders need a script; the figure above has nine of their settings.</p></noscript>

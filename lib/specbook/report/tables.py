@@ -151,7 +151,7 @@ def prices(table: pd.DataFrame) -> pd.DataFrame:
     """
     columns = {
         "method": table["method"], "batch": table["concurrency"],
-        "fixed part": table["verify_cost"], "each draft token": table["draft_cost"],
+        "fixed part": table["fixed_cost"], "each draft token": table["draft_cost"],
         "K": table["num_speculative_tokens"], "break-even length at K": table["break_even_length"],
     }  # fmt: skip
     measured = _indexed(columns, ["method", "batch"]).dropna(axis="columns", how="all").round(2)

@@ -53,34 +53,34 @@ def acceptance_length(joint: Sequence[float], k: int) -> float:
     return 1.0 + sum(joint[:k])
 
 
-def step_cost(k: int, draft_cost: float, verify_cost: float = 1.0) -> float:
+def step_cost(k: int, draft_cost: float, fixed_cost: float = 1.0) -> float:
     """Cost of one speculative step, in baseline decode steps.
 
     Args:
         k: draft tokens per step, >= 0; 0 is a plain decode step and costs 1.
         draft_cost: what each draft token adds, drafted and checked, in baseline decode steps, >= 0.
-        verify_cost: what is paid at any k, in baseline decode steps, > 0. Both are measured at the batch in
+        fixed_cost: what is paid at any k, in baseline decode steps, > 0. Both are measured at the batch in
             question. With parallel drafting draft_cost is lower, and never 0: each token is checked.
 
     Raises:
         ValueError: if an argument is out of range.
     """
-    if k < 0 or draft_cost < 0.0 or verify_cost <= 0.0:
-        raise ValueError(f"need k, draft_cost >= 0, verify_cost > 0, got {k=}, {draft_cost=}, {verify_cost=}")
-    return verify_cost + k * draft_cost if k else 1.0
+    if k < 0 or draft_cost < 0.0 or fixed_cost <= 0.0:
+        raise ValueError(f"need k, draft_cost >= 0, fixed_cost > 0, got {k=}, {draft_cost=}, {fixed_cost=}")
+    return fixed_cost + k * draft_cost if k else 1.0
 
 
-def speedup(acceptance_length: float, k: int, draft_cost: float, verify_cost: float = 1.0) -> float:
+def speedup(acceptance_length: float, k: int, draft_cost: float, fixed_cost: float = 1.0) -> float:
     """Speed over the baseline: tokens per step divided by the step's cost (see `step_cost`); < 1 is a loss.
 
     Raises:
         ValueError: if the acceptance length is outside [1, k + 1], or a cost is out of range.
 
-    Source: Leviathan et al. 2023, theorem 3.8, with a verification cost of its own.
+    Source: Leviathan et al. 2023, theorem 3.8, with a fixed cost of its own.
     """
     if not 1.0 <= acceptance_length <= k + 1:
         raise ValueError(f"an acceptance length lies in [1, k + 1], got {acceptance_length=}, {k=}")
-    return acceptance_length / step_cost(k, draft_cost, verify_cost)
+    return acceptance_length / step_cost(k, draft_cost, fixed_cost)
 
 
 def alpha_from_acceptance_length(length: float, k: int) -> float:
@@ -96,14 +96,14 @@ def alpha_from_acceptance_length(length: float, k: int) -> float:
     return float(brentq(lambda alpha: expected_acceptance_length(alpha, k) - length, 0.0, 1.0))
 
 
-def best_k_of(joint: Sequence[float], draft_cost: float, verify_cost: float = 1.0) -> int:
+def best_k_of(joint: Sequence[float], draft_cost: float, fixed_cost: float = 1.0) -> int:
     """Draft tokens per step, 0..len(joint), of the highest speed-up; ties to the smaller; 0: none at all.
 
     Raises:
         ValueError: as `acceptance_length` and `step_cost`.
     """
     lengths = (acceptance_length(joint, k) for k in range(len(joint) + 1))
-    gains = [speedup(length, k, draft_cost, verify_cost) for k, length in enumerate(lengths)]
+    gains = [speedup(length, k, draft_cost, fixed_cost) for k, length in enumerate(lengths)]
     return gains.index(max(gains))
 
 

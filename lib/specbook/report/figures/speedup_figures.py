@@ -137,7 +137,7 @@ def step_prices(costs: pd.DataFrame, lines: pd.DataFrame) -> list[Axes]:
             ax.plot(cell[K], cell["cost"], linestyle="none", alpha=0.7, **look(method, METHODS))
             ends = np.array([cell[K].min(), cell[K].max()])
             for line in fitted.itertuples():
-                ax.plot(ends, line.verify_cost + line.draft_cost * ends, "--", color=colour(method, METHODS))
+                ax.plot(ends, line.fixed_cost + line.draft_cost * ends, "--", color=colour(method, METHODS))
         style.k_axis(ax, costs)
         ax.set_ylim(bottom=0)
         ax.set_title(f"batch {batch:g}")
@@ -171,13 +171,13 @@ def crossover(means: pd.DataFrame, every_k: pd.DataFrame, pair: Sequence[str]) -
 
 @styled
 def theory_map(
-    draft_costs: Sequence[float], verify_cost: float, alphas: Sequence[float], ks: Sequence[int]
+    draft_costs: Sequence[float], fixed_cost: float, alphas: Sequence[float], ks: Sequence[int]
 ) -> list[Axes]:
     """Computed, nothing measured: speed-up against K for some acceptances, a panel per draft cost."""
     axes = style.panels(len(draft_costs), share_y=True)
     for ax, cost in zip(axes, draft_costs, strict=True):
         for i, alpha in enumerate(alphas):
-            gains = [prediction.in_theory(alpha, k, cost, verify_cost) for k in ks]
+            gains = [prediction.in_theory(alpha, k, cost, fixed_cost) for k in ks]
             ax.plot(ks, gains, marker=style.MARKERS[i], color=style.PALETTE[i], label=f"acceptance {alpha:g}")
         ax.set_xlabel("K, draft tokens per step")
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -185,15 +185,15 @@ def theory_map(
     for ax in axes:
         style.ratio_axis(ax, [y for panel in axes for line in panel.lines for y in line.get_ydata()], "")
     style.finish(axes, "speed-up")
-    style.note(axes, f"computed · a verification step costs {verify_cost:g} baseline steps")
+    style.note(axes, f"computed · the fixed part of a step costs {fixed_cost:g} baseline steps")
     return axes
 
 
 @styled
-def play(k: int, acceptance: float, draft_cost: float, verify_cost: float) -> None:
+def play(k: int, acceptance: float, draft_cost: float, fixed_cost: float) -> None:
     """For sliders: the computed speed-up at one K, on the curve over all K, shown at once."""
-    axes = theory_map([draft_cost], verify_cost, [acceptance], range(1, 17))
-    gain = prediction.in_theory(acceptance, k, draft_cost, verify_cost)
+    axes = theory_map([draft_cost], fixed_cost, [acceptance], range(1, 17))
+    gain = prediction.in_theory(acceptance, k, draft_cost, fixed_cost)
     axes[0].plot([k], [gain], "o", color="black", markersize=10)
     axes[0].annotate(f"{gain:.2f}×", (k, gain), xytext=(8, 8), textcoords="offset points")
 
