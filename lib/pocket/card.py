@@ -47,13 +47,12 @@ prompt says and goes on in words that it does not. `code` and `prose` are real t
 DATA = """\
 **Data.** `math`, `json` and `sql` come from templates in `lib/pocket/corpus/`, without end. `code`,
 `chat` and `prose` come from the source, the docstrings and the language reference of the CPython that ran the
-training (PSF licence 2.0). The pocket models see no other text. `smollm2-135m-eagle3`, a head for the public
-SmolLM2-135M-Instruct, learnt from that model's sampled answers to opening questions of ShareGPT
-(`sharegpt-train` in `params/datasets.yaml`), less the answers that loop; neither is shipped. The held-out
-prompts in `models/heldout/` were never
-trained on; of `math`, `json` and `sql` whole patterns are held out (sequences of events, combinations of
-wordings or clauses), of the others whole objects and paragraphs. `mixed.jsonl` is the held-out prompts of the
-five trained domains in turn.
+training (PSF licence 2.0). The pocket models see no other text. `smollm2-135m-eagle3` and
+`smollm2-135m-peagle`, heads for the public SmolLM2-135M-Instruct, learnt from that model's sampled answers
+to opening questions of ShareGPT (`sharegpt-train` in `params/datasets.yaml`), less the answers that loop;
+neither is shipped. The held-out prompts in `models/heldout/` were never trained on; of `math`, `json` and
+`sql` whole patterns are held out (sequences of events, combinations of wordings or clauses), of the others
+whole objects and paragraphs. `mixed.jsonl` is the held-out prompts of the five trained domains in turn.
 
 **Start.** A recipe with a `start` goes on from the weights of an older commit of this repository, which were
 trained from nothing by the recipe beside them.

@@ -43,6 +43,7 @@ TRAINED = {
     f"{DENSE.model}-draft": "draft", MOE.model: "moe", f"{MOE.model}-eagle3": "moe-eagle3",
     f"{MOE.model}-peagle": "moe-peagle", f"models/{NEXT.name}": "next",
     f"models/{NEXT.name}-eagle3": "next-eagle3", f"models/{SMOLLM2.name}-eagle3": "smollm2-eagle3",
+    f"models/{SMOLLM2.name}-peagle": "smollm2-peagle",
     **dict.fromkeys(map(noise_head, NOISE), "moe-noise"),
     **dict.fromkeys(CURVE, "smollm2-curve"),
 }  # fmt: skip
