@@ -15,7 +15,7 @@ INDEX = re.compile(
     r"(?:--?(?:extra-)?index-url|--trusted-host|--find-links|-i|index-url\s*=|registry\s*=)[\s=]+\S*?//([\w.-]+)"
 )
 ALLOWED_INDEXES = {"download.pytorch.org"}
-MAX_WEIGHTS_BYTES = 140_000_000
+MAX_WEIGHTS_BYTES = 200_000_000
 THIS = Path(__file__).relative_to(ROOT).as_posix()
 
 
