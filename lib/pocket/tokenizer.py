@@ -10,7 +10,8 @@ from pocket.corpus.example import Example
 VOCAB_SIZE = 4096
 PAD, START, END, MASK = "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|mask|>"
 MASK_ID = 3
-"""What a head that drafts in parallel reads where no token is known yet. No text of SmolLM2's has it, too."""
+"""What a head that drafts in parallel reads where no token is known yet: in SmolLM2's
+vocabulary, too, no text has it."""
 CONTEXT_TOKENS = 1024
 """Longest sequence the tokenizer announces, in tokens."""
 CHAT_TEMPLATE = (
