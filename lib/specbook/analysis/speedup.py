@@ -54,7 +54,7 @@ def speedups(runs: RunSet, speed: Speed = "output_tokens_per_s") -> pd.DataFrame
     for _, own in both.groupby(["cell", "arm"], sort=False) if len(both) else ():
         head = {name: own[name].iloc[0] for name in (*CELL, *ARM, "baseline", "baseline_execution")}
         arm, base = _by_restart(own, speed)
-        over = ratio(own, speed, answered)
+        over = _paired(arm / base, own, answered)
         estimate = over.estimate()
         rows.append(head | {
             "records": (*own["run_id"], *own["run_id_base"]),
@@ -101,8 +101,12 @@ def ratio(own: pd.DataFrame, speed: Speed, answered: Answered) -> PairedRatios:
     Both speeds per restart are geometric means over the rounds that both have.
     """
     arm, base = _by_restart(own, speed)
+    return _paired(arm / base, own, answered)
+
+
+def _paired(by_restart: pd.Series, own: pd.DataFrame, answered: Answered) -> PairedRatios:
     windows = ([answered[run_id] for run_id in own[column]] for column in ("run_id", "run_id_base"))
-    return PairedRatios(arm / base, paired.by_prompt(*windows))
+    return PairedRatios(by_restart, paired.by_prompt(*windows))
 
 
 def _by_restart(own: pd.DataFrame, speed: Speed) -> tuple[pd.Series, pd.Series]:

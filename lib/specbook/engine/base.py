@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Literal, Protocol, Self
 
@@ -136,6 +137,12 @@ def inherited(prefixes: tuple[str, ...]) -> dict[str, str]:
         for name, value in os.environ.items()
         if name.startswith(prefixes) and not any(word in name for word in SECRET)
     }
+
+
+def flags(options: Mapping[str, object]) -> list[str]:
+    """`--name value` of each option that has a value."""
+    given = ((f"--{name}", str(value)) for name, value in options.items() if value is not None)
+    return [*chain.from_iterable(given)]
 
 
 def log_lines(log: Path) -> list[str]:

@@ -8,11 +8,10 @@ speculative_decoding and https://docs.sglang.io/docs/references/production_metri
 """
 
 import sys
-from itertools import chain
 
 from specbook.config.schema import Speculation, Target, resolve_model
 from specbook.engine import counters
-from specbook.engine.base import Counters, register
+from specbook.engine.base import Counters, flags, register
 from specbook.engine.other_engine import OtherEngine
 from specbook.records.run import ServerCounters
 
@@ -65,10 +64,10 @@ class Sglang(OtherEngine):
             "revision": target.revision, "load-format": target.load_format,
             **(_drafting(speculation) if speculation else {}),
         }  # fmt: skip
-        given = ((f"--{name}", str(value)) for name, value in options.items() if value is not None)
-        eager = [f"--cuda-graph-backend-{step}=disabled" for step in ("decode", "prefill")]
-        flags = ["--disable-radix-cache", "--enable-metrics", *(eager if target.execution == "eager" else [])]
-        return [sys.executable, "-m", "sglang.launch_server", *chain(*given), *flags, *target.extra_args]
+        steps = ("decode", "prefill") if target.execution == "eager" else ()
+        eager = [f"--cuda-graph-backend-{step}=disabled" for step in steps]
+        switches = ["--disable-radix-cache", "--enable-metrics", *eager]
+        return [sys.executable, "-m", "sglang.launch_server", *flags(options), *switches, *target.extra_args]
 
     def page_counters(self, text: str, model: str) -> Counters | None:
         """Counters of any release: how often it verified, and no count of draft tokens (see `lacks`)."""

@@ -11,11 +11,10 @@ is summed from).
 import json
 import sys
 from collections import Counter
-from itertools import chain
 
 from specbook.config.schema import Speculation, Target, resolve_model
 from specbook.engine import counters
-from specbook.engine.base import Counters, register
+from specbook.engine.base import Counters, flags, register
 from specbook.engine.other_engine import OtherEngine
 from specbook.engine.tensorrt_llm import with_options
 from specbook.records.run import ServerCounters, SpecDecodeCounters
@@ -68,9 +67,8 @@ class TensorRtLlm(OtherEngine):
             "max_seq_len": target.max_model_len, "tp_size": target.tensor_parallel_size,
             "revision": target.revision,
         }  # fmt: skip
-        given = ((f"--{name}", str(value)) for name, value in options.items() if value is not None)
         wrapped = [sys.executable, "-P", with_options.__file__, json.dumps(_file(target, speculation))]
-        return [*wrapped, resolve_model(target.model), *chain(*given), *target.extra_args]
+        return [*wrapped, resolve_model(target.model), *flags(options), *target.extra_args]
 
     def page_counters(self, text: str, model: str) -> Counters | None:
         """Counters of any release; it knows pauses of requests, and counts none."""

@@ -4,14 +4,13 @@ import json
 import sys
 from contextlib import suppress
 from importlib import metadata
-from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 
 from specbook.config.checkpoint import weight_files
 from specbook.config.methods import Method
 from specbook.config.schema import Point, Speculation, Target, resolve_model
-from specbook.engine.base import Build, Device, inherited
+from specbook.engine.base import Build, Device, flags, inherited
 from specbook.engine.preflight import models
 from specbook.engine.vllm import load_worker, requirements, router_noise, telemetry
 from specbook.engine.vllm.profiler import TorchProfiler
@@ -127,10 +126,9 @@ class Vllm:
             "speculative-config": json.dumps(speculation.engine_config()) if speculation else None,
             "worker-cls": self._worker(speculation),
         }
-        given = [(f"--{name}", str(value)) for name, value in options.items() if value is not None]
         eager = ["--enforce-eager"] if target.execution == "eager" else []
         module = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
-        return [*module, *chain(*given), "--no-enable-prefix-caching", *eager, *target.extra_args]
+        return [*module, *flags(options), "--no-enable-prefix-caching", *eager, *target.extra_args]
 
     def _worker(self, speculation: Speculation | None) -> str | None:
         if speculation is None or self.device() != "cpu":
