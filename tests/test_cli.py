@@ -265,8 +265,8 @@ def test_experiments_never_take_the_current_context(monkeypatch, project):
 def test_chapters_with_their_cluster_are_measured(monkeypatch):
     kept = []
     monkeypatch.setattr(train, "make_copies", lambda models, report: {})
-    found = experiments.registry._REGISTRY["cluster"]._replace(lacking=lambda: "no cluster here")
-    monkeypatch.setitem(experiments.registry._REGISTRY, "cluster", found)
+    found = experiments._REGISTRY["cluster"]._replace(lacking=lambda: "no cluster here")
+    monkeypatch.setitem(experiments._REGISTRY, "cluster", found)
     monkeypatch.setattr(campaign, "measure", lambda plans, since, **_: kept.extend(plans) or [])
     result = invoke("run", "07", "08")
     assert result.exit_code == 1

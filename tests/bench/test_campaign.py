@@ -581,7 +581,7 @@ class Heads(Frozen):
 def coin(monkeypatch):
     """An experiment that a plan may name, and how often it ran."""
     ran = []
-    monkeypatch.setattr(experiments.registry, "_REGISTRY", {})
+    monkeypatch.setattr(experiments, "_REGISTRY", {})
     monkeypatch.setattr(provenance, "of_code", lambda: PROVENANCE)
 
     @experiments.register("coin", Coin, Heads)
@@ -645,7 +645,7 @@ def test_the_machine_that_ran_experiments_last_is_replayed(last, machine):
 def days(monkeypatch):
     """Each experiment starts on a day of its own."""
     clock = (datetime(2126, 1, 1 + day) for day in count())
-    monkeypatch.setattr(experiments.registry, "datetime", SimpleNamespace(now=lambda zone: next(clock)))
+    monkeypatch.setattr(experiments, "datetime", SimpleNamespace(now=lambda zone: next(clock)))
 
 
 class Serving(Frozen):

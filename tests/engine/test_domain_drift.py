@@ -100,7 +100,7 @@ def run(name: str, parameters: dict):
     asked = Experiment(name=name, parameters=json.loads(json.dumps(parameters)))
     plan = Chapter(chapter="04_domain_drift", hardware="cpu", group="full", experiments=(asked,))
     experiments.check(plan)
-    found = experiments.registry._REGISTRY[name]
+    found = experiments._REGISTRY[name]
     return found.run(found.parameters.model_validate(asked.parameters))
 
 

@@ -161,7 +161,7 @@ def test_a_drafts_own_acceptance_is_counted_and_then_played(echo, scratch, monke
         },
     )  # fmt: skip
     assert experiments.work(asked).starts == 2
-    found = experiments.registry._run(asked, "test", factories.HARDWARE)
+    found = experiments._run(asked, "test", factories.HARDWARE)
     assert found.status == "ok", found.reason
     assert 0 < found.result["rates"][2] <= found.result["rates"][0] <= 1
     assert [how.synthetic_acceptance_rates for how in told] == [None, tuple(found.result["rates"])]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from specbook import engine, records
 from specbook.bench import campaign, experiments, lossless_check, resources
-from specbook.bench.experiments.registry import Work
+from specbook.bench.experiments import Work
 from specbook.bench.hardware import detect
 from specbook.config import AnyPlan, machines, order
 from specbook.config.chapter import Experiment

@@ -21,7 +21,7 @@ from specbook.bench.cluster_scenario import (
     manifests,
 )
 from specbook.bench.cluster_timeline import SIGNALS, ClusterApi, Observer, is_ready
-from specbook.bench.experiments.registry import register
+from specbook.bench.experiments import register
 from specbook.bench.open_loop import OpenLoop, Segment
 from specbook.config import prompt_files as files
 from specbook.config.schema import Traffic

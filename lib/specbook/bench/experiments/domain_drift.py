@@ -12,7 +12,7 @@ from typing import Literal, Self, get_args
 from pydantic import Field, model_validator
 
 from specbook.bench import stall, traffic_phases
-from specbook.bench.experiments.registry import Work, register, weights_of
+from specbook.bench.experiments import Work, register, weights_of
 from specbook.bench.traffic_phases import Phases, Reader
 from specbook.config.schema import Frozen, Speculation, Target
 from specbook.engine.router import Router

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from specbook import records
 from specbook.bench import greedy, provenance
-from specbook.bench.experiments.registry import register
+from specbook.bench.experiments import register
 from specbook.bench.greedy import Answer
 from specbook.bench.hardware import detect
 from specbook.config import prompt_files

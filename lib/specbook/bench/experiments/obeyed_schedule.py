@@ -17,7 +17,7 @@ import pandas as pd
 from pydantic import Field, model_validator
 
 from specbook.bench import greedy, traffic_phases
-from specbook.bench.experiments.registry import Work, register
+from specbook.bench.experiments import Work, register
 from specbook.bench.traffic_phases import ClosedLoops, Phases, awake, in_turns
 from specbook.config import draft_schedule
 from specbook.config.schema import Speculation, Target

@@ -10,7 +10,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from specbook.bench.experiments.registry import register
+from specbook.bench.experiments import register
 from specbook.bench.open_loop import OpenLoop, Segment
 from specbook.bench.traffic_phases import WARM_SEED
 from specbook.config import prompt_files

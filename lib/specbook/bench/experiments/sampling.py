@@ -12,7 +12,7 @@ from itertools import count
 from pydantic import Field
 
 from specbook.bench import greedy
-from specbook.bench.experiments.registry import register
+from specbook.bench.experiments import register
 from specbook.config import prompt_files
 from specbook.config.prompt_files import Prompt
 from specbook.config.schema import Frozen, Speculation, Target, Traffic

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from specbook import engine, paths
 from specbook.bench import traffic_phases
-from specbook.bench.experiments.registry import register
+from specbook.bench.experiments import register
 from specbook.bench.traffic_phases import WARM_SEED, Phases, awake, in_turns
 from specbook.config.schema import Frozen, Name, Speculation, Target
 from specbook.engine.base import Profiler

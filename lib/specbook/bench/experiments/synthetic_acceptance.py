@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from specbook.bench import traffic_phases
-from specbook.bench.experiments.registry import Work, register
+from specbook.bench.experiments import Work, register
 from specbook.bench.traffic_phases import WARM_SEED, ClosedLoops, Phases, in_turns
 from specbook.config.schema import Speculation, Target
 from specbook.engine import counters
