@@ -16,7 +16,7 @@ import factories
 from specbook import records
 from specbook.errors import RecordError
 from specbook.records import packfile
-from specbook.records.rows import same
+from specbook.records.packfile import same
 
 N = 4
 

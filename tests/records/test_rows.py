@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from specbook import records
-from specbook.records.rows import CLOCKS, PRECISION_S, Rows, packed, same
+from specbook.records.packfile import CLOCKS, PRECISION_S, Rows, packed, same
 
 
 def frame(n=3, seed=0, **columns) -> pd.DataFrame:

@@ -17,7 +17,7 @@ import pandas as pd
 from specbook.errors import RecordError
 from specbook.records import packfile, store
 from specbook.records.atomic_files import sync_names
-from specbook.records.rows import same
+from specbook.records.packfile import same
 from specbook.records.run import RunRecord
 from specbook.records.store import AnyRecord
 

@@ -19,7 +19,7 @@ from specbook.errors import RecordError
 from specbook.records import packfile
 from specbook.records.atomic_files import write_atomically
 from specbook.records.lossless import LosslessRecord, MarginsRecord, with_margins
-from specbook.records.rows import ALONE
+from specbook.records.packfile import ALONE
 from specbook.records.run import REQUEST_COLUMNS, ExperimentRecord, RunRecord
 
 AnyRecord = RunRecord | LosslessRecord | MarginsRecord | ExperimentRecord
