@@ -4,16 +4,17 @@ import gc
 
 import pandas as pd
 
-from specbook.records.packing import drop, pack
 from specbook.records.run import REQUEST_COLUMNS, RunRecord
 from specbook.records.run_set import RunSet, machine, of_chapter, recorded, replay
 from specbook.records.store import (
     append,
     check_writable,
+    drop,
     everything,
     folder,
     load,
     load_lossless,
+    pack,
     read,
     requests,
     write_requests,

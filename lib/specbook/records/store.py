@@ -1,15 +1,18 @@
-"""Records on disk. A new one has a file of its own, later it lies in a pack with others (see `packing`).
+"""Records on disk. A new one has a file of its own; `pack` puts it with others, and only `drop` removes one.
 
-A kill between packing and removing leaves it in both places: a reader sees each run id once.
+A kill at any moment leaves a record in its own file, in a pack, or in both: a reader sees each run id once.
 """
 
+import fcntl
 import hashlib
 import io
+import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pandas as pd
 from pydantic import Field, TypeAdapter, ValidationError
@@ -17,9 +20,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 from specbook import paths
 from specbook.errors import RecordError
 from specbook.records import packfile
-from specbook.records.atomic_files import write_atomically
+from specbook.records.atomic_files import sync_names, write_atomically
 from specbook.records.lossless import LosslessRecord, MarginsRecord, with_margins
-from specbook.records.packfile import ALONE
 from specbook.records.run import REQUEST_COLUMNS, ExperimentRecord, RunRecord
 
 AnyRecord = RunRecord | LosslessRecord | MarginsRecord | ExperimentRecord
@@ -166,7 +168,90 @@ def requests(record: RunRecord) -> pd.DataFrame:
 @lru_cache(maxsize=2048)
 def _parse(data: bytes) -> pd.DataFrame:
     # A chapter asks for the same rows a dozen times, and reading Parquet is most of what it does.
-    rows = pd.read_parquet(io.BytesIO(data), **ALONE)
+    rows = pd.read_parquet(io.BytesIO(data), **packfile.ALONE)
     if tuple(rows.columns) != REQUEST_COLUMNS:
         raise ValueError(f"columns are {list(rows.columns)}, want {list(REQUEST_COLUMNS)}")
     return rows
+
+
+def pack(hardware_id: str | None = None) -> list[Path]:
+    """Pack the records of one machine (default: all) that have files of their own; returns the new packs.
+
+    What is removed has first been read back from its pack and compared.
+
+    Raises:
+        RecordError: if a record is damaged or says something else than its packed twin, or the disk is full.
+    """
+    made = []
+    for where in folders(hardware_id):
+        if any(where.glob("*.json")):
+            with _alone_in(where):
+                made += _pack(where)
+    return made
+
+
+def drop(run_ids: Collection[str]) -> list[Path]:
+    """Take records out of `results/`: their packs are written again without them. Returns the files removed.
+
+    Whether they may go, and whether history keeps them, is the caller's to know.
+    """
+    removed = []
+    for where in folders():
+        with _alone_in(where):
+            for held in packfile.packs(where):
+                if not held.documents.keys().isdisjoint(run_ids):
+                    removed += _without(held, run_ids)
+    return removed
+
+
+def _pack(where: Path) -> list[Path]:
+    """One folder's turn. A record that a killed packing left in both places is only removed."""
+    singles = {path: (read(path), json.loads(path.read_bytes())) for path in sorted(where.glob("*.json"))}
+    held = {run_id: one for one in packfile.packs(where) for run_id in one.documents}
+    for path, (record, document) in singles.items():
+        twin = held.get(record.run_id)
+        if twin and twin.documents[record.run_id] != document:
+            raise RecordError(f"{path} says something else than {twin.path}: remove the wrong one")
+    new = [(record, document) for record, document in singles.values() if record.run_id not in held]
+    rows = {r.run_id: requests(r) for r, _ in new if isinstance(r, RunRecord) and r.measurement}
+    made = [_written(where, [document for _, document in new], rows)] if new else []
+    for path, (record, _) in singles.items():
+        # Rows first: a record without its rows, but with a packed twin, is found and removed next time.
+        path.with_name(f"{record.run_id}.parquet").unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+    return made
+
+
+def _written(where: Path, documents: list[dict[str, Any]], rows: dict[str, pd.DataFrame]) -> Path:
+    """Write a pack, and believe it only after reading it back."""
+    path = packfile.write(where, documents, rows)
+    written = packfile.read(path)
+    if list(written.documents.values()) != documents or not all(
+        packfile.same(frame, written.requests(run_id)) for run_id, frame in rows.items()
+    ):
+        raise RecordError(f"{path} does not give back what was packed: remove it. Nothing else was removed")
+    sync_names(where)
+    return path
+
+
+def _without(held: packfile.Pack, run_ids: Collection[str]) -> list[Path]:
+    remaining = {run_id: document for run_id, document in held.documents.items() if run_id not in run_ids}
+    if remaining:
+        with_rows = filter(held.has_requests, remaining) if held.rows_path else ()
+        rows = {run_id: held.requests(run_id) for run_id in with_rows}
+        _written(held.path.parent, list(remaining.values()), rows)
+    replaced = [path for path in (held.path, held.rows_path) if path]
+    for path in replaced:
+        path.unlink()
+    return replaced
+
+
+@contextmanager
+def _alone_in(where: Path) -> Iterator[None]:
+    """Two packings of one folder take turns."""
+    handle = os.open(where, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
