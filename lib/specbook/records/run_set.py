@@ -1,9 +1,9 @@
 """The runs of a plan, chosen by one rule for every page, and the tables that are made of them."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property, wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import pandas as pd
 
@@ -86,32 +86,20 @@ def _facts(run: RunRecord) -> dict[tuple[str, ...], str]:
     return weights | prompts | {("engine", run.hardware.id, run.point.target.engine): engine(origin)}
 
 
-class RunSet(Sequence[RunRecord]):
-    """The records that count (`current`) among those given, in their order. It does not change."""
+class RunSet(tuple[RunRecord, ...]):
+    """The records that count (`current`) among those given, in their order."""
 
-    def __init__(self, runs: Iterable[RunRecord] = ()) -> None:
-        self._runs = tuple(current(runs))
-        self._tables: dict[tuple[Any, ...], pd.DataFrame] = {}
+    _tables: dict[tuple[Any, ...], pd.DataFrame]
+
+    def __new__(cls, runs: Iterable[RunRecord] = ()) -> Self:
+        made = super().__new__(cls, current(runs))
+        made._tables = {}
+        return made
 
     @classmethod
     def of(cls, runs: Iterable[RunRecord]) -> "RunSet":
         """These runs; a set as it is, with the tables that it has."""
         return runs if isinstance(runs, RunSet) else cls(runs)
-
-    @overload
-    def __getitem__(self, index: int) -> RunRecord: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[RunRecord]: ...
-
-    def __getitem__(self, index: int | slice) -> RunRecord | Sequence[RunRecord]:
-        return self._runs[index]
-
-    def __len__(self) -> int:
-        return len(self._runs)
-
-    def __iter__(self) -> Iterator[RunRecord]:
-        return iter(self._runs)
 
     @property
     def machine(self) -> str | None:
