@@ -148,7 +148,7 @@ def slug(name: str) -> str:
 def cpu_model() -> str | None:
     """The CPU's name, or None where the system gives none (some ARM machines)."""
     if sys.platform == "darwin":
-        return output("sysctl", "-n", "machdep.cpu.brand_string")
+        return output("sysctl", "-n", "machdep.cpu.brand_string") or None
     return _cpuinfo("model name")
 
 
@@ -167,7 +167,7 @@ def _cpuinfo(field: str) -> str | None:
 
 
 def output(command: str, *arguments: str) -> str | None:
-    """What a command prints, stripped; None if it is absent, fails, hangs or prints nothing."""
+    """What a command prints, stripped; None if it is absent, fails or hangs."""
     path = shutil.which(command)
     if path is None:
         return None
@@ -175,7 +175,7 @@ def output(command: str, *arguments: str) -> str | None:
         done = subprocess.run([path, *arguments], capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip() or None
+    return done.stdout.strip()
 
 
 def measure_peaks(each_s: float = 0.5, size: int = 1024, size_bytes: int = 256 * MIB) -> tuple[float, float]:

@@ -6,19 +6,18 @@ Records of weights that `models/` no longer has can leave `results/`, never sile
 import hashlib
 import os
 import platform
-import subprocess
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import cache
-from importlib import metadata
 from pathlib import Path, PurePath
 
 from specbook import engine, paths, records
+from specbook.bench.hardware import output
 from specbook.config import methods
 from specbook.config.checkpoint import weight_files
 from specbook.config.schema import Speculation, Target, Traffic, resolve_model
 from specbook.engine import preflight
+from specbook.engine.base import version
 from specbook.errors import ConfigError, RecordError
 from specbook.records.lossless import MarginsRecord
 from specbook.records.run import ExperimentRecord, Provenance, RunRecord
@@ -30,11 +29,7 @@ PACKAGES = ("specbook", "torch", "transformers", "speculators", "numpy")
 
 def git(*args: str) -> str | None:
     """What git says in the project's folder; None if there is no git, no checkout, or it fails."""
-    try:
-        done = subprocess.run(("git", *args), cwd=paths.root(), capture_output=True, text=True, timeout=20)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    return output("git", "-C", str(paths.root()), *args)
 
 
 def git_state() -> tuple[str | None, bool | None]:
@@ -72,13 +67,10 @@ def refuse_uncommitted() -> None:
 @cache
 def versions() -> dict[str, str]:
     """Installed versions of Python, PACKAGES, and what engines and methods need."""
-    installed = {"python": platform.python_version()}
     engines = (package for each in engine.known() for package in each.packages)
     drafters = (wanted.partition("==")[0] for each in methods.known() for _, wanted in each.packages)
-    for name in (*PACKAGES, *engines, *drafters):
-        with suppress(metadata.PackageNotFoundError):
-            installed[name] = metadata.version(name)
-    return installed
+    found = {name: version(name) for name in (*PACKAGES, *engines, *drafters)}
+    return {"python": platform.python_version()} | {name: own for name, own in found.items() if own}
 
 
 def engines(kept: Mapping[str, str], own: str | None = None) -> list[str]:
