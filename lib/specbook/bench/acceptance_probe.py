@@ -9,14 +9,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import count
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from specbook.config.prompt_files import Prompt
 from specbook.engine import counters
 from specbook.engine.base import Counters
-from specbook.engine.client import Client, output_tokens
+from specbook.engine.client import output_tokens
+from specbook.engine.running import Running
+from specbook.engine.server import Server
 from specbook.errors import ConfigError, EngineError, RefusedError
 from specbook.records.experiment_results import Probed
 from specbook.stats.monitors import Growth, ShiryaevRoberts, self_starting_scores
@@ -25,15 +27,8 @@ MOST_REFUSED = 5
 """Prompts that a server refuses, one after the other, until nothing but refusals is expected of it."""
 MONITOR = ShiryaevRoberts()
 """The one of the chapter's monitors whose threshold follows from the rate of false alarms."""
-
-
-class Asked(Protocol):
-    """A server of ours, or one that runs already."""
-
-    client: Client
-
-    def counters(self) -> Counters | None:
-        """What it has counted since its start; None if it does not show that."""
+Asked = Server | Running
+"""A server of ours, or one that runs already."""
 
 
 def interleaved(prompts: Sequence[Prompt], seed: int, unnamed: str) -> list[Prompt]:
