@@ -110,8 +110,8 @@ class Controller:
     def __init__(self, router: Router, reader: Reader, policy: Policy | None) -> None:
         self._router, self._reader = router, reader
         self._fallback = Fallback(policy) if policy else None
-        self.switches: list[tuple[ServerSwitch, float]] = []
-        """With the clock's reading at each."""
+        self.switches: list[ServerSwitch] = []
+        """By the clock of `time.perf_counter`."""
 
     def __call__(self) -> None:
         """Look, if it is time to."""
@@ -125,11 +125,8 @@ class Controller:
         self._fallback.see(readings[-1][0], grown.drafts.sum(), grown.accepted.sum())
         for switch in self._fallback.switches[before:]:
             self._router.preferred = "drafting" if switch.drafting else "plain"
-            in_flight = {name: n for name, n in self._router.in_flight.items() if n}
-            switched = ServerSwitch(
-                at_s=0.0, drafting=switch.drafting, length=switch.length, in_flight=in_flight
-            )
-            self.switches.append((switched, time.perf_counter()))
+            now = {"at_s": time.perf_counter(), "in_flight": dict(+self._router.in_flight)}
+            self.switches.append(ServerSwitch(**switch._asdict() | now))
 
 
 def _fallback_work(asked: FallbackEpisodes) -> Work:
@@ -185,6 +182,6 @@ def one_arm(asked: FallbackEpisodes, pair: Sequence[Server], name: ArmName, repe
     zero = min(result["start_times"])
     return RoutedArm(
         arm=name, repeat=repeat, episode=traffic_phases.episode(how, result, reader),
-        switches=tuple(one.model_copy(update={"at_s": at - zero}) for one, at in control.switches),
+        switches=tuple(one.model_copy(update={"at_s": one.at_s - zero}) for one in control.switches),
         served=dict(+router.served), broken=sum(router.broken.values()),
     )  # fmt: skip
