@@ -3,7 +3,7 @@
 import math
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from filelock import FileLock, Timeout
@@ -169,36 +169,28 @@ def _measure_rounds(rounds: Sequence[order.Together], hardware: Hardware) -> lis
 
 
 def _measure_round(together: order.Together, hardware: Hardware, bar: tqdm) -> list[RunRecord]:
-    """Measure one round; each record is on disk before the next point starts."""
+    """Measure one round; each record is on disk before the next point starts. What dies is started again."""
     restart = together[0].points[0].restart
     name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{restart}-{secrets.token_hex(2)}"
     places, made = iter(order.positions(together)), []
     for stage in together:
         bar.set_description(f"restart {restart}: starting {len(stage.servers)} servers")
         start = SERVER_START_WORK * len(stage.servers)
-        own = (Round(id=name, position=next(places), seed=order.SEED) for _ in stage.points)
-        # Closed by name: an interrupt's traceback would else keep the servers for as long as it is held.
-        with closing(_measured(stage, own, hardware)) as measured:
-            for record in measured:
+        with Fleet(stage.servers) as fleet:
+            for point in stage.points:
+                own = Round(id=name, position=next(places), seed=order.SEED)
+                where = {"hardware": hardware, "together": own}
+                try:
+                    with fleet.running(point.arm) as server:
+                        record = measure_point.measure(server, point, **where)
+                except EngineError as error:
+                    record = measure_point.failed(point, paths.portable(str(error)), **where)
                 records.append(record)
                 made.append(record)
                 bar.set_description(f"restart {restart} {record.point.arm}")
                 bar.update(_work(record.point) + start)
                 start = 0.0
     return made
-
-
-def _measured(stage: order.Stage, own: Iterator[Round], hardware: Hardware) -> Iterator[RunRecord]:
-    """Points of servers that are up together, in turns; one that dies is started again."""
-    with Fleet(stage.servers) as fleet:
-        for point in stage.points:
-            where = {"hardware": hardware, "together": next(own)}
-            try:
-                with fleet.running(point.arm) as server:
-                    record = measure_point.measure(server, point, **where)
-            except EngineError as error:
-                record = measure_point.failed(point, paths.portable(str(error)), **where)
-            yield record
 
 
 def _work(point: Point) -> float:
