@@ -11,7 +11,7 @@ from specbook.config import machines
 from specbook.config.schema import Speculation, Target
 from specbook.engine.vllm.neuron import ARTIFACTS, NxdInference
 from specbook.errors import EngineError
-from specbook.records.identity import NEUTRAL
+from specbook.records.run import NEUTRAL
 
 METRICS = Path(__file__).parents[1] / "data" / "metrics-after.txt"
 TARGET = Target(name="t", model="org/t", engine="vllm-nxdi", max_model_len=1024, max_num_seqs=4)

@@ -4,7 +4,7 @@ import pytest
 
 from specbook import records
 from specbook.config import schema
-from specbook.records import identity
+from specbook.records import run
 
 pytestmark = pytest.mark.usefixtures("project")
 
@@ -49,7 +49,7 @@ def test_the_new_field_changes_the_key_once_it_is_set(shipped, part):
 def test_names_that_people_read_are_no_part_of_it(shipped):
     record = shipped[0]
     other = record.named("another name").point.model_copy(update={"chapter": "99_other"})
-    assert identity.identity(other, record.provenance) == identity.identity(record.point, record.provenance)
+    assert run.identity(other, record.provenance) == run.identity(record.point, record.provenance)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_engine_and_prompts_are_part_of_every_identity(shipped, change):
         origin = record.provenance
         merged = {k: getattr(origin, k) | v if isinstance(v, dict) else v for k, v in change.items()}
         other = record.model_copy(update={"provenance": origin.model_copy(update=merged)})
-        assert identity.identity(other.point, other.provenance) != identity.identity(record.point, origin)
-        assert identity.setup(other) != identity.setup(record)
+        assert run.identity(other.point, other.provenance) != run.identity(record.point, origin)
+        assert run.setup(other) != run.setup(record)
 
 
 def test_library_paths_and_devices_are_no_part_of_it(shipped):
@@ -79,16 +79,14 @@ def test_library_paths_and_devices_are_no_part_of_it(shipped):
     other = record.provenance.model_copy(
         update={"server_env": env | {"LD_PRELOAD": moved, "CUDA_VISIBLE_DEVICES": "3"}}
     )
-    assert identity.identity(record.point, other) == identity.identity(record.point, record.provenance)
+    assert run.identity(record.point, other) == run.identity(record.point, record.provenance)
 
 
 def test_arms_share_a_setup_and_differ_in_identity(shipped):
     cells = {}
     for record in shipped:
-        cells.setdefault((identity.setup(record), record.point.restart), []).append(record)
+        cells.setdefault((run.setup(record), record.point.restart), []).append(record)
     whole = [group for group in cells.values() if len({r.point.arm for r in group}) > 2]
     assert whole
     for group in whole:
-        assert len({identity.identity(r.point, r.provenance) for r in group}) == len(
-            {r.point.arm for r in group}
-        )
+        assert len({run.identity(r.point, r.provenance) for r in group}) == len({r.point.arm for r in group})

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from specbook.analysis import summaries
 from specbook.errors import RecordError
 from specbook.records.experiment_results import Probed
-from specbook.records.identity import setup
-from specbook.records.run import RunRecord, SpecDecodeCounters
+from specbook.records.run import RunRecord, SpecDecodeCounters, setup
 from specbook.records.run_set import RunSet
 from specbook.stats import ratios
 from specbook.stats.estimate import Estimate

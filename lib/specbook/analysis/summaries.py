@@ -8,8 +8,7 @@ import pandas as pd
 
 from specbook import records
 from specbook.errors import RecordError
-from specbook.records.identity import setup
-from specbook.records.run import RunRecord
+from specbook.records.run import RunRecord, setup
 from specbook.records.run_set import RunSet, once, once_a_run
 from specbook.stats import ratios, windows
 

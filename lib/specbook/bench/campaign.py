@@ -24,8 +24,7 @@ from specbook.config import AnyPlan, Source, machines, order
 from specbook.config.schema import Point
 from specbook.engine.fleet import Fleet, at_once
 from specbook.errors import ConfigError, EngineError, SpecbookError
-from specbook.records.identity import identity
-from specbook.records.run import ExperimentRecord, Hardware, Round, RunRecord
+from specbook.records.run import ExperimentRecord, Hardware, Round, RunRecord, identity
 from specbook.records.run_set import RunSet
 
 SERVER_START_WORK = 12.0

@@ -6,8 +6,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from specbook.config.schema import ExecutionMode, Frozen, Speculation, Target
-from specbook.records.identity import engine
-from specbook.records.run import Hardware, Provenance, RunRecord
+from specbook.records.run import Hardware, Provenance, RunRecord, engine
 from specbook.stats.equality import Divergence, Equality, excess_p_value
 from specbook.stats.estimate import Estimate
 

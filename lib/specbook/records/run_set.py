@@ -10,8 +10,7 @@ import pandas as pd
 from specbook.config import AnyPlan, load, machines
 from specbook.errors import ConfigError
 from specbook.records import store
-from specbook.records.identity import engine
-from specbook.records.run import ExperimentRecord, RunRecord
+from specbook.records.run import ExperimentRecord, RunRecord, engine
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -7,8 +7,7 @@ from typing import NamedTuple
 from specbook import paths
 from specbook.errors import ConfigError
 from specbook.records import store
-from specbook.records.identity import engine
-from specbook.records.run import RunRecord
+from specbook.records.run import RunRecord, engine
 from specbook.records.run_set import RunSet
 from specbook.suggestions import near
 

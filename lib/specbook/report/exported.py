@@ -14,8 +14,7 @@ from specbook import paths
 from specbook.analysis import acceptance, summaries
 from specbook.errors import ConfigError
 from specbook.records.atomic_files import write_atomically
-from specbook.records.identity import identity
-from specbook.records.run import RunRecord, Throughput
+from specbook.records.run import RunRecord, Throughput, identity
 from specbook.records.run_set import RunSet
 from specbook.records.selection import Selection, facts
 from specbook.stats.percentiles import enough_for
