@@ -58,18 +58,13 @@ class PublishedRow(Frozen):
         return match.group() if match else None
 
 
-def file() -> Path:
-    """Where the table lies: with the project, wherever `SPECBOOK_RESULTS` keeps a reader's own records."""
-    return paths.root() / "results" / "published.csv"
-
-
 def load(path: Path | None = None) -> list[PublishedRow]:
-    """Every published number, in the file's order.
+    """Every published number, in the file's order: the project's, wherever `SPECBOOK_RESULTS` is.
 
     Raises:
         RecordError: if the file is missing, has other columns, or a row lacks its source or its value.
     """
-    path = path or file()
+    path = path or paths.root() / "results" / "published.csv"
     try:
         with path.open(newline="", encoding="utf-8") as lines:
             rows = csv.DictReader(lines)
