@@ -60,16 +60,14 @@ def profile_steps(asked: StepProfile) -> StepTimes:
     )
     with ExitStack() as stack, tempfile.TemporaryDirectory(dir=paths.scratch("profile")) as top:
         folders = [Path(top) / str(i) for i in range(len(asked.options))]
-        each = list(zip(asked.options, folders, strict=True))
-        servers = [_started(asked, option, folder, profiler, stack) for option, folder in each]
+        each = zip(asked.options, folders, strict=True)
+        servers = [_started(asked, *both, profiler, stack) for both in each]
         for server in servers:
             with awake(server):
                 _timed(server, how, WARM_SEED)
         turns = in_turns(servers, asked.turns, lambda server, turn: _timed(server, how, turn))
-        steps = [
-            _profiled(server, how, asked.turns, profiler, folder)
-            for server, folder in zip(servers, folders, strict=True)
-        ]
+        each = zip(servers, folders, strict=True)
+        steps = [_profiled(*both, how, asked.turns, profiler) for both in each]
     return StepTimes(variants=tuple(map(_variant, asked.options, turns, steps)))
 
 
@@ -89,7 +87,7 @@ def _timed(server: Server, how: Phases, turn: int) -> tuple[float, float]:
 
 
 def _profiled(
-    server: Server, how: Phases, turn: int, profiler: Profiler, folder: Path
+    server: Server, folder: Path, how: Phases, turn: int, profiler: Profiler
 ) -> list[dict[str, float]]:
     """Parts of each step of one more turn, of few prompts: a profile holds a thousand events of each.
 
