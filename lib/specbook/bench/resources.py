@@ -29,14 +29,12 @@ OF_A_TOKENIZER = ("tokenizer*", "chat_template*", "special_tokens_map.json")
 
 
 def lines(plans: Sequence[AnyPlan]) -> list[str]:
-    """One for each server; none where machine.yaml does not say the memory."""
-    texts = []
-    for hardware in dict.fromkeys(plan.hardware for plan in plans):
-        machine = machines.read(hardware)
-        points = {point.key: point for plan in plans if plan.hardware == hardware for point in plan.points()}
-        if machine.memory_bytes is not None and points:
-            texts += [server(machine, *arm) for arm in dict.fromkeys(one.arm for one in points.values())]
-    return texts
+    """One for each server of one machine's plans; none where machine.yaml does not say the memory."""
+    machine = machines.read(plans[0].hardware)
+    if machine.memory_bytes is None:
+        return []
+    points = {point.key: point for plan in plans for point in plan.points()}
+    return [server(machine, *arm) for arm in dict.fromkeys(one.arm for one in points.values())]
 
 
 def server(machine: Machine, target: Target, speculation: Speculation | None) -> str:
