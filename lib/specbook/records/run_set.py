@@ -125,12 +125,6 @@ class RunSet(tuple[RunRecord, ...]):
         """The runs with speculation."""
         return self._only(lambda run: run.point.speculation is not None)
 
-    def table(self, name: tuple[Any, ...], make: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-        """What `make` gives, made once under this name; a copy, since the caller may add columns."""
-        if name not in self._tables:
-            self._tables[name] = make()
-        return self._tables[name].copy(deep=False)
-
     def _only(self, wanted: Callable[[RunRecord], bool]) -> "RunSet":
         """Those wanted; this set, with its tables, where that is all of it."""
         runs = list(filter(wanted, self))
@@ -150,7 +144,9 @@ def once(make: Callable[Concatenate[RunSet, P], pd.DataFrame]) -> Callable[..., 
     @wraps(make)
     def cached(runs: Iterable[RunRecord], *args: P.args, **how: P.kwargs) -> pd.DataFrame:
         own, name = RunSet.of(runs), (make.__qualname__, args, *sorted(how.items()))
-        return own.table(name, lambda: make(own, *args, **how))
+        if name not in own._tables:
+            own._tables[name] = make(own, *args, **how)
+        return own._tables[name].copy(deep=False)  # the caller may add columns
 
     return cached
 
