@@ -5,7 +5,7 @@ Times are those of like points on this machine, failing that a datasheet's.
 
 import shlex
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -25,8 +25,6 @@ from specbook.records.run import RunRecord
 
 ANY = Machine()
 """A machine of which nothing is known."""
-STAMP = "%Y%m%dT%H%M%SZ"
-"""A round's id begins with the time at which its servers were about to start."""
 
 
 class Preview(NamedTuple):
@@ -176,7 +174,7 @@ def _expected(point: Point, each_s_by_name: Mapping[Hashable, list[float]]) -> f
 
 
 def _start_s(good: Iterable[RunRecord]) -> float | None:
-    """From a round's stamp to its first point, by the servers that were started in between.
+    """From the stamp in a round's id to its first point, by the servers that were started in between.
 
     Those are all of its arms on a CPU, and one where an engine takes all the memory. Records from before
     rounds timed none.
@@ -187,7 +185,7 @@ def _start_s(good: Iterable[RunRecord]) -> float | None:
     starts_s = []
     for name, runs in rounds.items():
         try:
-            began = datetime.strptime(name.partition("-")[0], STAMP).replace(tzinfo=UTC)
+            began = datetime.fromisoformat(name.partition("-")[0])
         except ValueError:
             continue
         first = min(datetime.fromisoformat(run.started_at) for run in runs)
