@@ -28,10 +28,8 @@ REPORT_VERSION = 2
 """Of GuideLLM's reports, from its release 0.7 on."""
 COLUMNS = "request_start_time", "request_latency", "output_tokens", "prompt_tokens", "time_to_first_token_ms"
 """Of GuideLLM's requests."""
-SEEN = ("engine_cpu_cores", "client_cpu_cores", "engine_rss_bytes", "gpu_utilisation", "gpu_memory_bytes")
-UNSEEN = Utilisation(samples=0, **dict.fromkeys(SEEN))
-KNOWN = ("kind", "cpu_model", "physical_cores", "logical_cores", "memory_bytes")
-UNKNOWN = Hardware(id="imported", **dict.fromkeys(KNOWN))
+UNSEEN = Utilisation(**dict.fromkeys(Utilisation.model_fields) | {"samples": 0})
+UNKNOWN = Hardware(**dict.fromkeys(Hardware.model_fields) | {"id": "imported", "gpu_count": 0})
 Found = tuple[dict[str, Any], measure_point.Window, pd.DataFrame]
 """Fields of a record, in whose point the restart is still 0; what was seen; and a row per request."""
 
