@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from specbook.bench.cluster_scenario import NAME, NAMESPACE, POD_LABELS
+from specbook.deploy.kubectl import minor_of
 from specbook.deploy.manifests import quantity
 from specbook.deploy.older_api import served
 from specbook.records.experiment_results import PodLife, Timeline
@@ -34,7 +35,7 @@ class ClusterApi:
         self._client = client
         version = self.get("/version")
         self.version: str = version["gitVersion"]
-        self.minor = int(re.sub(r"\D", "", version["minor"]))
+        self.minor = minor_of(version)
 
     def get(self, path: str) -> dict[str, Any]:
         """An object; raises httpx.HTTPError where there is none."""

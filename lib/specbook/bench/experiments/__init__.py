@@ -133,7 +133,7 @@ def measure(plan: AnyPlan, hardware: Hardware, since: datetime | None = None) ->
 def unavailable(plan: AnyPlan) -> str | None:
     """Why what is missing of the plan cannot run here and now; None if it can, or nothing is missing."""
     _choose_context(plan)
-    checks = {_REGISTRY[asked.name].lacking for asked in _of(plan) if asked.name in _REGISTRY} - {None}
+    checks = {_REGISTRY[asked.name].lacking for asked in _of(plan) if asked.name in _REGISTRY}
     reasons = [why for check in checks if check and (why := check())]
     return reasons[0] if reasons and missing(plan, detect()) else None
 
