@@ -5,7 +5,7 @@ Fallback has a server that drafts and one that does not, both up behind a router
 
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Literal, Self, get_args
 
@@ -56,23 +56,18 @@ def drift(asked: Drift) -> DriftEpisodes:
     weights = weights_of(asked)
     with Server(asked.target, asked.speculation) as server:
         traffic_phases.warm(asked.traffic, server)
-        return DriftEpisodes(episodes=tuple(_episodes(server, asked)), weights_sha256=weights)
+        episodes = tuple(_episode(server, asked, number) for number in range(asked.episodes))
+    return DriftEpisodes(episodes=episodes, weights_sha256=weights)
 
 
-def _episodes(server: Server, asked: Drift) -> Iterator[Episode]:
+def _episode(server: Server, asked: Drift, number: int) -> Episode:
     how = asked.traffic
-    for number in range(asked.episodes):
-        reader, alive = Reader(server.counters, how.scrape_s), stall.Watch(server, how.load)
-
-        def watch(reader: Reader = reader, alive: stall.Watch = alive) -> None:
-            alive()
-            reader()
-
-        result = traffic_phases.send(how, server, asked.seed + number, watch)
-        episode = traffic_phases.episode(how, result, reader)
-        if (lost := episode.requests.sent - len(episode.requests.start_s)) > 0:
-            raise EngineError(f"{lost} of {episode.requests.sent} requests failed in episode {number}")
-        yield episode
+    reader, alive = Reader(server.counters, how.scrape_s), stall.Watch(server, how.load)
+    result = traffic_phases.send(how, server, asked.seed + number, lambda: (alive(), reader()))
+    episode = traffic_phases.episode(how, result, reader)
+    if (lost := episode.requests.sent - len(episode.requests.start_s)) > 0:
+        raise EngineError(f"{lost} of {episode.requests.sent} requests failed in episode {number}")
+    return episode
 
 
 class FallbackEpisodes(Frozen):
