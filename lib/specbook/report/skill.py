@@ -21,10 +21,10 @@ from specbook.analysis import (
 )
 from specbook.bench import experiments
 from specbook.records.run import RunRecord
-from specbook.report import cluster_tables, headline, tables
-from specbook.report.cluster_tables import Named
+from specbook.report import cluster_page, cost_page, headline, tables
+from specbook.report.cluster_page import Named
 from specbook.report.provenance_line import credit, credit_experiments, served_by
-from specbook.report.text import answers_text, cluster_text, cost_text, drift_text
+from specbook.report.text import answers_text, drift_text
 from specbook.suggestions import listed
 
 GOAL = 2.5
@@ -45,8 +45,8 @@ def text(hardware: str = "cpu") -> str:
     public = records.of_chapter(*headline.PUBLIC)
     moe, _ = moe_tables.by_target(plans.load("05_moe", hardware, "full"), _runs("05_moe", hardware))
     cluster = experiments.replay(plans.load("07_hpa", hardware, "full"), partial=True)
-    named = cluster_tables.named(cluster)
-    answer = cluster_text.answer(named).removeprefix("**Answer.** ")
+    named = cluster_page.named(cluster)
+    answer = cluster_page.answer(named).removeprefix("**Answer.** ")
     sections = {
         "The rubric": [_rubric(dense, public, moe, head, named)],
         "The stack": [_stack(dense)],
@@ -72,8 +72,8 @@ def _runs(chapter: str, hardware: str) -> Runs:
 def _rubric(dense: Runs, public: Runs, moe: Runs, head: Runs, cluster: Named) -> str:
     kinds = acceptance.by_domain(head)["domain"].nunique()
     tails = f"at {listed(run.point.load.label for run in head)}; some are not to be quoted"
-    ready = [f"{scaling.stages(run)['ready']:.0f}" for run in cluster_tables.of_scenario(cluster, "step")]
-    updates = [run for name in cluster_tables.UPDATES for run in cluster_tables.of_scenario(cluster, name)]
+    ready = [f"{scaling.stages(run)['ready']:.0f}" for run in cluster_page.of_scenario(cluster, "step")]
+    updates = [run for name in cluster_page.UPDATES for run in cluster_page.of_scenario(cluster, name)]
     lost = [scaling.counts(scaling.during(run, ["restart", "undo"])) for run in updates]
     scaled = (
         f"a new pod serves {listed(ready)} s after the load triples; which signal asked for it varies"
@@ -192,5 +192,5 @@ def _cost(hardware: str) -> str:
     plan = plans.load("08_cost", hardware, "full")
     runs = [run for sweep in plans.sweeps(plan) for run in records.replay(sweep)]
     rates = token_cost.bills(token_cost.rates(runs), plan)
-    answer = cost_text.answer(token_cost.goodput(rates, plan.slos), plan).removeprefix("**Answer.** ")
-    return f"{answer}\n\n{cost_text.price(plan)}"
+    answer = cost_page.answer(token_cost.goodput(rates, plan.slos), plan).removeprefix("**Answer.** ")
+    return f"{answer}\n\n{cost_page.price(plan)}"

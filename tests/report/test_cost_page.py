@@ -7,9 +7,8 @@ import pytest
 from specbook import config
 from specbook.analysis import api_prices, token_cost
 from specbook.analysis.token_cost import BASELINE, SPECULATING
-from specbook.report import cost_tables
+from specbook.report import cost_page
 from specbook.report.figures import cost_figures as draw
-from specbook.report.text import cost_text
 from specbook.stats import Estimate, cost
 
 
@@ -61,7 +60,7 @@ def good(speculating: float, spread: float = 0.0) -> pd.DataFrame:
     [(200.0, 0.0, "50 % cheaper"), (80.0, 0.0, "25 % more expensive"), (102.0, 0.2, "so this is a tie")],
 )
 def test_the_answer_says_which_is_cheaper_and_how_surely(speculating, spread, said):
-    text = cost_text.answer(good(speculating, spread), PLAN)
+    text = cost_page.answer(good(speculating, spread), PLAN)
     assert said in text
     assert "p99 TTFT within 100 ms and p99 TPOT within 20 ms" in text
     assert "n=5 restarts × 12 prompts" in text
@@ -69,29 +68,29 @@ def test_the_answer_says_which_is_cheaper_and_how_surely(speculating, spread, sa
 
 def test_a_p99_from_few_prompts_is_marked():
     table = good(200.0).assign(enough=False)
-    assert "The p99 of batch 8 is uncertain: too few prompts" in cost_text.answer(table, PLAN)
-    assert list(cost_tables.goodput(table, PLAN)["p99 TTFT, TPOT in ms"]) == ["50, 10.0 *", "50, 10.0 *"]
+    assert "The p99 of batch 8 is uncertain: too few prompts" in cost_page.answer(table, PLAN)
+    assert list(cost_page.goodput(table, PLAN)["p99 TTFT, TPOT in ms"]) == ["50, 10.0 *", "50, 10.0 *"]
 
 
 def test_an_objective_that_speculation_breaks_is_said():
-    text = cost_text.answer(good(200.0).iloc[:1], PLAN)
+    text = cost_page.answer(good(200.0).iloc[:1], PLAN)
     assert "No batch with speculation keeps that" in text
 
 
 def test_the_price_is_named_with_source_and_date():
-    assert "m7a.large on demand" in cost_text.price(PLAN)
-    assert "skypilot-catalog" in cost_text.price(PLAN)
-    assert "2026-11-22" in cost_text.price(PLAN)
+    assert "m7a.large on demand" in cost_page.price(PLAN)
+    assert "skypilot-catalog" in cost_page.price(PLAN)
+    assert "2026-11-22" in cost_page.price(PLAN)
     own = PLAN.model_copy(update={"usd_per_hour": 0.5})
-    assert cost_text.price(own) == "Price: $0.5 an hour, the reader's own."
+    assert cost_page.price(own) == "Price: $0.5 an hour, the reader's own."
 
 
 def test_tables_hold_both_bills_and_the_ways_to_buy():
-    table = cost_tables.goodput(good(200.0), PLAN)
+    table = cost_page.goodput(good(200.0), PLAN)
     assert {"by use", "reserved, 50 % busy"} <= set(table.columns)
-    bought = cost_tables.purchases(PLAN, 1000.0)
+    bought = cost_page.purchases(PLAN, 1000.0)
     assert list(bought.index) == ["m7a.large on demand", "m7a.large spot"]
-    assert "no listed price" in cost_tables.purchases(PLAN.model_copy(update={"usd_per_hour": 1.0}), 1000.0)
+    assert "no listed price" in cost_page.purchases(PLAN.model_copy(update={"usd_per_hour": 1.0}), 1000.0)
 
 
 @pytest.mark.parametrize(
@@ -104,14 +103,14 @@ def test_a_bill_estimates_its_share_of_prompts(of_them, api, share):
 
 
 def test_a_share_is_a_percentage_or_never():
-    bought = cost_tables.purchases(PLAN, 1000.0)
+    bought = cost_page.purchases(PLAN, 1000.0)
     assert list(bought["worth keeping from"]) == ["100 % busy", "43.3 % busy"]
 
 
 def test_an_api_says_whether_it_is_the_same_model():
     counted = {"input_characters": 40, "output_characters": 80, "input_tokens": 10, "output_tokens": 20}
     listed = api_prices.apis(["GPT-5.4", HOST], counted, same=[HOST])
-    assert list(cost_tables.apis(listed, 0.1)["answers by"]) == ["another model", "the same model"]
+    assert list(cost_page.apis(listed, 0.1)["answers by"]) == ["another model", "the same model"]
 
 
 def test_a_rate_that_breaks_the_strictest_objective_is_hollow():
