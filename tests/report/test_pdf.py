@@ -4,7 +4,7 @@ import pytest
 
 import tools
 from specbook.errors import ConfigError, SpecbookError
-from specbook.report import pdf, render
+from specbook.report import render
 
 PAGE = "<title>A book</title><h1>A book</h1><p>Its page.</p>"
 
@@ -20,19 +20,19 @@ def single(tmp_path, monkeypatch):
 
 
 def test_chromium_prints_the_page(single):
-    printed = pdf.write(tools.need("chromium"))
+    printed = render.pdf(tools.need("chromium"))
     assert printed == single / "_build" / "specbook.pdf"
     assert printed.read_bytes().startswith(b"%PDF-")
 
 
 def test_without_chromium_one_line_says_what_to_install(single):
     with pytest.raises(ConfigError, match=r"no Chromium .* To fix: sudo apt-get install chromium"):
-        pdf.write(None)
+        render.pdf(None)
 
 
 def test_a_browser_that_fails_leaves_no_old_pdf(single):
     old = single / "_build" / "specbook.pdf"
     old.write_text("of another book")
     with pytest.raises(SpecbookError, match="printed nothing"):
-        pdf.write("/bin/false")
+        render.pdf("/bin/false")
     assert not old.exists()

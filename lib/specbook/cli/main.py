@@ -161,25 +161,25 @@ def book(
     from specbook.bench import campaign, plan_notes
     from specbook.cli.doctor import BROWSERS
     from specbook.engine.base import which
-    from specbook.report import pdf, render
+    from specbook.report import render
     from specbook.suggestions import near
 
     with one_clear_message(RESUMABLE):
-        names = render.chapters_of(hardware)
         source = source or ("hardware" if group == "quick" else "records")
         if source not in get_args(config.Source):
             raise ConfigError(f"no source {source!r}{near(source, get_args(config.Source))}")
         if source == "hardware":
-            own = [name for name in names if config.in_book(name, hardware, group) == group]
+            chapters = render.chapters_of(hardware)
+            own = [name for name in chapters if config.in_book(name, hardware, group) == group]
             out.print(f"measuring the {group} plan of {', '.join(own)} on this machine")
             plans = [config.load(name, hardware, group) for name in own]
             plan_notes.say([sweep for plan in plans for sweep in plan.parts()])
             campaign.measure(plans)
-        index = render.build(names, hardware, group, report=out.print)
+        index = render.build(hardware, group, report=out.print)
         out.print(f"the book: {index}", soft_wrap=True)
         if print_pdf:
             out.print("printing the PDF")
-            out.print(f"the PDF: {pdf.write(which(*BROWSERS))}", soft_wrap=True)
+            out.print(f"the PDF: {render.pdf(which(*BROWSERS))}", soft_wrap=True)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Notebook -> executed notebook (papermill) -> HTML (jupyter-book). A failing cell or warning is an error."""
+"""Notebook -> executed (papermill) -> HTML or PDF (jupyter-book). A failing cell or warning is an error."""
 
 import ast
 import os
@@ -47,6 +47,12 @@ KERNEL_START_S = 180
 JUPYTER_BOOK = "import gc; gc.set_threshold(100_000, 50, 100); from jupyter_book.cli.main import main; main()"
 """Its trees stay until the end: to look for garbage among them takes a fifth of a build."""
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+CHROMIUM = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+    "--no-pdf-header-footer", "--virtual-time-budget=10000",
+)  # fmt: skip
+"""Without a window; a page's scripts get ten seconds of its own clock before it is printed."""
+PRINT_LIMIT_S = 300
 
 
 def pages() -> dict[str, str]:
@@ -218,17 +224,12 @@ def _records(plan: Plan | None) -> RunSet:
     return records.replay(plan) if plan else RunSet()
 
 
-def build(
-    names: Iterable[str] | None = None,
-    hardware: str = "cpu",
-    group: str = "full",
-    report: Callable[[str], None] = lambda _: None,
-) -> Path:
-    """Execute the chapters (default: `chapters_of` the hardware), build the book; returns its `index.html`.
+def build(hardware: str = "cpu", group: str = "full", report: Callable[[str], None] = lambda _: None) -> Path:
+    """Execute the chapters of a hardware and build the book; returns its `index.html`.
 
     `report` is called with what comes next: each takes seconds to minutes.
     """
-    names = list(names or chapters_of(hardware))
+    names = chapters_of(hardware)
     executed_pages.make_room(executed_dir(), pages(), names, hardware)
     made = {page: chapter for page, chapter in pages().items() if chapter in names}
     with _one_kernel() as emptied:
@@ -281,3 +282,27 @@ def jupyter_book(builder: str) -> Path:
 def _complaints(text: str) -> str:
     lines = [line for line in COLOUR.sub("", text).splitlines() if WARNING.search(line)]
     return paths.portable("\n".join(lines or text.splitlines()[-10:]))
+
+
+def pdf(browser: str | None) -> Path:
+    """Print the book, all pages on one by Sphinx's `singlehtml`, with this Chromium, a path (None: there is
+    none); returns `_build/specbook.pdf`.
+
+    Raises:
+        ConfigError: if there is no Chromium.
+        SpecbookError: if jupyter-book or Chromium fails.
+    """
+    if browser is None:
+        raise ConfigError("no Chromium to print a PDF with. To fix: sudo apt-get install chromium")
+    built = jupyter_book("singlehtml")
+    page, printed = built / "print.html", built.parent / "specbook.pdf"
+    shutil.copy(built / "book" / "index.html", page)  # its links to styles are those of a page at the top
+    command = [browser, *CHROMIUM, f"--print-to-pdf={printed}", page.as_uri()]
+    printed.unlink(missing_ok=True)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PRINT_LIMIT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise SpecbookError(f"{browser} took more than {PRINT_LIMIT_S} s to print {page}") from error
+    if done.returncode != 0 or not printed.is_file():
+        raise SpecbookError(f"{browser} printed nothing: {done.stderr.strip()[-200:]}")
+    return printed
