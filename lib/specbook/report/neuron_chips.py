@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from specbook.bench.hardware import PEAKS, Peak
 from specbook.config import machines, models
-from specbook.config.machines import Machine, Served
+from specbook.config.machines import Machine
 from specbook.stats import memory, roofline
 from specbook.stats.shape import ModelShape
 
@@ -20,26 +20,18 @@ Source: https://github.com/aws-neuron/aws-neuron-eks-samples, speculative_decodi
 
 
 class Chip(NamedTuple):
-    """A machine as it would serve the pair."""
+    """A machine as it would serve the pair: chips that share the model, and the datasheet's peaks of one."""
 
     machine: Machine
-    served: Served
-
-    @property
-    def devices(self) -> int:
-        """Chips that share the model."""
-        return self.machine.devices_for(self.served.tensor_parallel_size)
-
-    @property
-    def peak(self) -> Peak:
-        """The datasheet's, of one chip."""
-        return PEAKS[self.machine.peak or ""]
+    devices: int
+    peak: Peak
 
 
 def chips() -> list[Chip]:
     """The two machines with the target as their files serve it."""
     files = [machines.read(name) for name in CHIPS]
-    return [Chip(one, next(s for s in one.serves if s.model == TARGET)) for one in files]
+    ranks = [next(s.tensor_parallel_size for s in one.serves if s.model == TARGET) for one in files]
+    return [Chip(one, one.devices_for(n), PEAKS[one.peak]) for one, n in zip(files, ranks, strict=True)]
 
 
 def step(chip: Chip, k: int) -> roofline.StepCost:
@@ -53,6 +45,5 @@ def step(chip: Chip, k: int) -> roofline.StepCost:
 
 def price_of_step(chip: Chip, k: int) -> float:
     """Price of a speculative step in plain steps, by the roofline; the draft is read once a draft token."""
-    draft_bytes = models.load(TARGET).heads[HEAD].weight_bytes or 0
-    draft_s = draft_bytes / chip.peak.bytes_per_s / chip.devices
-    return roofline.speculative_cost(step(chip, 0), step(chip, k), draft_s, k) or float("nan")
+    draft_s = models.load(TARGET).heads[HEAD].weight_bytes / chip.peak.bytes_per_s / chip.devices
+    return roofline.speculative_cost(step(chip, 0), step(chip, k), draft_s, k)
