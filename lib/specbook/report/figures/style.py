@@ -98,20 +98,16 @@ def or_words(why: str) -> Callable:
         @styled
         @functools.wraps(draw)
         def drawn(table: pd.DataFrame, *more: object) -> Axes | list[Axes]:
-            return blank(why) if table.empty else draw(table, *more)
+            if not table.empty:
+                return draw(table, *more)
+            (ax,) = panels(1, height=1.0)
+            ax.set_axis_off()
+            ax.text(0.0, 0.5, why, fontsize=11, va="center")
+            return ax
 
         return drawn
 
     return decorate
-
-
-@styled
-def blank(why: str) -> Axes:
-    """A figure that has nothing to show, and says why."""
-    (ax,) = panels(1, height=1.0)
-    ax.set_axis_off()
-    ax.text(0.0, 0.5, why, fontsize=11, va="center")
-    return ax
 
 
 def batches(ax: Axes, values: Iterable[float], label: str = "batch (concurrent requests)") -> None:
