@@ -47,11 +47,11 @@ def summary(result: Comparison) -> str:
     """Whether B is slower, by how much, and by which part; what of the machine may be the cause."""
     whole, margin = result.overall, percent(result.tolerance)
     one = whole["tokens_per_s"]
-    span = one.span(digits=3) if one else "no restart has every cell"
+    span, share = (one.span(digits=3), _share(one)) if one else ("no restart has every cell", "")
     needed = f"; {whole['needed']} restarts a side would see it" if whole["needed"] else ""
     opening = {
-        "better": f"B is faster by {_share(one)}",
-        "worse": f"B is slower by {_share(one)}",
+        "better": f"B is faster by {share}",
+        "worse": f"B is slower by {share}",
         "not worse": f"B is not slower by more than {margin} (B/A {span})",
         "cannot tell": f"Whether B is slower by {margin} cannot be told (B/A {span}{needed})",
     }[whole["verdict"]]
@@ -61,12 +61,9 @@ def summary(result: Comparison) -> str:
     return " ".join([f"{opening}, {over}: {'; '.join(parts)}.", *_machine(result)])
 
 
-def _share(ratio: Estimate | None) -> str:
+def _share(ratio: Estimate) -> str:
     """`7.0 % [4.1, 9.8]` of a ratio of 0.93, or of 1.07."""
-    if ratio is None or ratio.low is None or ratio.high is None:
-        return ""
-    ends = sorted(100 * abs(end - 1) for end in (ratio.low, ratio.high))
-    return f"{percent(abs(ratio.value - 1), 1)} [{ends[0]:.1f}, {ends[1]:.1f}]"
+    return ratio.through(lambda value: 100 * abs(value - 1)).span(" %", 1)
 
 
 def _moved(name: str, result: Comparison) -> str:

@@ -142,8 +142,7 @@ def accuracy(runs: Iterable[RunRecord]) -> Estimate | None:
 def _share(share: Estimate | None) -> str:
     if share is None:
         return "no check"
-    low, high = (f"{100 * end:.1f}" for end in (share.low or 0.0, share.high or 0.0))
-    return f"{100 * share.value:.1f} % [{low}, {high}], n={share.counted}"
+    return f"{share.through(lambda of: 100 * of).span(' %', 1)}, n={share.counted}"
 
 
 def _gb(size: float) -> str:
