@@ -87,20 +87,16 @@ def published_speedups(rows: Sequence[PublishedRow]) -> pd.DataFrame:
         for one in engine.known():
             if row.metric.startswith(SPEEDUPS) and method and _is_of(row, one):
                 groups.setdefault((one.title, method, row.metric, row.source), []).append(row)
-    return pd.DataFrame([_published(*key, group) for key, group in groups.items()])
-
-
-def _published(
-    title: str, method: str, metric: str, source: str, rows: Sequence[PublishedRow]
-) -> dict[str, str]:
-    values = [row.number for row in rows if row.number is not None]
-    address = rows[0].address
-    return {
-        "engine": title, "method": method, "metric": metric.replace("_", " "), "numbers": str(len(rows)),
-        "values": ends(values, "{:g}") if values else rows[0].value,
-        "date": str(rows[0].date or "not stated"),
-        "source": f"[{short_source(rows[0])}]({address})" if address else source,
-    }  # fmt: skip
+    shown = []
+    for (title, method, metric, source), group in groups.items():
+        first, values = group[0], [row.number for row in group if row.number is not None]
+        shown.append(
+            {"engine": title, "method": method, "metric": metric.replace("_", " "),
+             "numbers": str(len(group)), "values": ends(values, "{:g}") if values else first.value,
+             "date": str(first.date or "not stated"),
+             "source": f"[{short_source(first)}]({first.address})" if first.address else source}
+        )  # fmt: skip
+    return pd.DataFrame(shown)
 
 
 def method_of(row: PublishedRow) -> str | None:
