@@ -30,7 +30,6 @@ from specbook.report import (
     published_page,
 )
 
-NO_CARD = "The card of the pocket models is written when they are trained: `models/card.md` is not there yet."
 SHIPPED = ("02_eagle3", "cpu", "full")
 """The plan whose records come with the project."""
 STRICT = ("--all", "-W", "-n", "--keep-going")
@@ -182,7 +181,7 @@ def _one_kernel() -> Iterator[Callable[[], Any]]:
 
 def prepare(names: Iterable[str], hardware: str = "cpu", group: str = "full") -> None:
     """Write what prose pages include: numbers from records, from sources, and computed."""
-    plans, card = _drafting(names, hardware, group), paths.models_dir() / "card.md"
+    plans = _drafting(names, hardware, group)
     most_drafts = max(plans, key=lambda plan: len(plan.drafts), default=None)
     runs = _records(plans[0] if plans else None)
     ks = {run.point.speculation.num_speculative_tokens for run in runs if run.point.speculation}
@@ -197,7 +196,7 @@ def prepare(names: Iterable[str], hardware: str = "cpu", group: str = "full") ->
         "two_engines.md": engines_page.side_by_side(),
         "headline.md": headline.render(_records(most_drafts)),
         "calculator.html": calculator_page.render(runs),
-        "card.md": card.read_text() if card.is_file() else NO_CARD + "\n",
+        "card.md": (paths.models_dir() / "card.md").read_text(),
     }
     for name, text in included.items():
         executed_pages.put(executed_dir(), name, text)
