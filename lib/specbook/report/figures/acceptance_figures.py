@@ -166,8 +166,7 @@ def experts_touched(table: pd.DataFrame, num_experts: int, num_experts_per_token
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set_ylim(0, num_experts * 1.08)
     ax.set_xlabel("tokens in one step: batch × (K + 1)")
-    style.finish([ax], "experts of a layer touched")
-    return ax
+    return style.finish([ax], "experts of a layer touched")[0]
 
 
 @style.or_words("Noise in the router: not measured yet.")

@@ -81,10 +81,8 @@ def saved(table: pd.DataFrame) -> Axes:
     ax.axhline(0, color="black", linewidth=1.2)
     ax.axhspan(low, 0, color="#D55E00", alpha=0.07, linewidth=0)
     ax.yaxis.set_major_formatter(PercentFormatter(1.0))
-    ax.set_ylabel("share of the bill saved")
     style.below_the_line(ax, "below the line it costs")
-    style.legend_above([ax])
-    return ax
+    return style.finish([ax], "share of the bill saved")[0]
 
 
 @style.or_words("No batch that was measured keeps the strictest objective.")

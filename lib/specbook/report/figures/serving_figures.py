@@ -75,8 +75,7 @@ def step_time(table: pd.DataFrame) -> Axes:
     ax.set_xticks(range(len(table)), names, fontsize=8 if len(names) > 4 else 10)
     ax.grid(axis="x", visible=False)
     ax.set_ylim(0, 1e3 * table["step_s"].max() * 1.3)
-    style.finish([ax], "decode step, ms", 1)
-    return ax
+    return style.finish([ax], "decode step, ms", 1)[0]
 
 
 @style.or_words("No step was profiled yet.")
@@ -137,8 +136,7 @@ def utilisation(table: pd.DataFrame) -> Axes:
             ax.plot(batches, mean["client"], ":", color=hue, label=f"load generator, {arm}")
     style.batches(ax, table["concurrency"])
     ax.set_ylim(0, 105)
-    style.finish([ax], "% of the GPU's time" if gpu else "% of all cores", 2)
-    return ax
+    return style.finish([ax], "% of the GPU's time" if gpu else "% of all cores", 2)[0]
 
 
 @style.or_words(NO_PAIR)

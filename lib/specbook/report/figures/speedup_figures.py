@@ -33,8 +33,7 @@ def by_load(table: pd.DataFrame) -> Axes:
                     xytext=(0, 7), textcoords="offset points", ha="center", fontsize=10)  # fmt: skip
     style.ratio_axis(ax, [*table["speedup"], *table["low"], *table["high"] * 1.15])
     style.below_the_line(ax, "numbers: K; below the line: slower")
-    style.legend_above([ax])
-    return ax
+    return style.finish([ax], "speed-up over the best baseline (×)")[0]
 
 
 @style.or_words(NO_PAIR)
@@ -50,7 +49,7 @@ def by_k(table: pd.DataFrame, predicted: pd.DataFrame) -> list[Axes]:
             style.with_interval(ax, cell, K, ENDS, TIMES, **look(domain))
             ax.plot(line[K], line["predicted"], "--", color=colour(domain), alpha=0.7)
         style.k_axis(ax, table)
-        style.ratio_axis(ax, [*_values(table), *predicted["predicted"]], "")
+        style.ratio_axis(ax, [*_values(table), *predicted["predicted"]])
     _predicted(axes)
     return style.finish(axes.values(), "speed-up over the best baseline")
 
@@ -68,7 +67,7 @@ def by_batch(table: pd.DataFrame) -> list[Axes]:
             there = cell.assign(place=aside * cell["concurrency"])
             style.with_interval(ax, there, "place", ENDS, TIMES, **look(label, labels))
         style.batches(ax, rows["concurrency"], "batch")
-        style.ratio_axis(ax, _values(table), "")
+        style.ratio_axis(ax, _values(table))
     return style.finish(axes.values(), "speed-up over no speculation")
 
 
@@ -111,7 +110,7 @@ def by_method(best: pd.DataFrame) -> list[Axes]:
             style.with_interval(ax, there, "place", ENDS, TIMES, linestyle="none", **look(method, METHODS))
         style.names_axis(ax, domains)
         ax.set_xlim(-0.6, len(domains) - 0.4)
-        style.ratio_axis(ax, _values(best), "")
+        style.ratio_axis(ax, _values(best))
     return style.finish(axes.values(), "speed-up over the best baseline")
 
 
@@ -120,7 +119,7 @@ def by_traffic(table: pd.DataFrame) -> list[Axes]:
     """Rows of `speedup.speedups` with speculation: speed-up against K; open-ended domains are dashed."""
     axes = style.by_load_and_method(table, ENDS, TIMES)
     for ax in axes:
-        style.ratio_axis(ax, _values(table), "")
+        style.ratio_axis(ax, _values(table))
     return style.finish(axes, "speed-up over the baseline")
 
 
@@ -162,7 +161,7 @@ def crossover(means: pd.DataFrame, every_k: pd.DataFrame, pair: Sequence[str]) -
             if len(cell):
                 ends[method] = tuple(there.loc[cell[K].idxmax(), ["place", "speedup"]])
         style.k_axis(ax, means)
-        style.ratio_axis(ax, [*_values(means), *computed["predicted"]], "")
+        style.ratio_axis(ax, [*_values(means), *computed["predicted"]])
         style.name_lines(ax, ends, METHODS)
     next(iter(axes.values())).plot([], [], "o", color="#555555", label="measured")
     _predicted(axes)
@@ -183,7 +182,7 @@ def theory_map(
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.set_title(f"draft token: {cost:g} steps")
     for ax in axes:
-        style.ratio_axis(ax, [y for panel in axes for line in panel.lines for y in line.get_ydata()], "")
+        style.ratio_axis(ax, [y for panel in axes for line in panel.lines for y in line.get_ydata()])
     style.finish(axes, "speed-up")
     style.note(axes, f"computed · the fixed part of a step costs {fixed_cost:g} baseline steps")
     return axes

@@ -120,7 +120,7 @@ def batches(ax: Axes, values: Iterable[float], label: str = "batch (concurrent r
     ax.set_xlabel(label)
 
 
-def ratio_axis(ax: Axes, values: Iterable[float], label: str = "speed-up over the best baseline (×)") -> None:
+def ratio_axis(ax: Axes, values: Iterable[float]) -> None:
     """A logarithmic axis around 1, so that half as fast is as far from the line as twice as fast."""
     positive = [v for v in values if v is not None and np.isfinite(v) and v > 0]
     reach = max(1.25, *(max(v, 1 / v) for v in positive)) * 1.12
@@ -132,7 +132,6 @@ def ratio_axis(ax: Axes, values: Iterable[float], label: str = "speed-up over th
     ax.yaxis.set_minor_locator(NullLocator())
     ax.axhline(1.0, color="black", linewidth=1.2)
     ax.axhspan(1 / reach, 1.0, color="#D55E00", alpha=0.07, linewidth=0)
-    ax.set_ylabel(label)
 
 
 class Reading(NamedTuple):
