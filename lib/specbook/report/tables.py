@@ -36,7 +36,7 @@ def speeds(table: pd.DataFrame) -> pd.DataFrame:
         "speed-up": [one.span("×") for one in ratios], "baseline, tokens/s": under,
         "arm, tokens/s": table["tokens_per_s"].round(0).astype(int), "n": [one.counted for one in ratios],
     }  # fmt: skip
-    return _indexed(columns, ["load", "domain"])
+    return pd.DataFrame(columns).set_index(["load", "domain"])
 
 
 def settings(table: pd.DataFrame) -> pd.DataFrame:
@@ -50,7 +50,7 @@ def settings(table: pd.DataFrame) -> pd.DataFrame:
         "fastest kind of traffic": table["best"].map("{:.2f}×".format),
         "n": [one.counted for one in table["estimate"]],
     }  # fmt: skip
-    return _indexed(columns, ["load"])
+    return pd.DataFrame(columns).set_index(["load"])
 
 
 def gains(table: pd.DataFrame) -> pd.DataFrame:
@@ -61,7 +61,7 @@ def gains(table: pd.DataFrame) -> pd.DataFrame:
         "speed-up": [one.span("×") for one in table["estimate"]],
         "n": [one.counted for one in table["estimate"]],
     }  # fmt: skip
-    return _indexed(columns, ["load", "method", "prompts"])
+    return pd.DataFrame(columns).set_index(["load", "method", "prompts"])
 
 
 def contrasts(table: pd.DataFrame) -> pd.DataFrame:
@@ -83,7 +83,7 @@ def beside_loops(table: pd.DataFrame) -> pd.DataFrame:
         "all answers": [one.span("×") for one in table["every"]],
         "without loops": ["all of them loop" if one is None else one.span("×") for one in table["without"]],
     }  # fmt: skip
-    return _indexed(columns, ["load", "domain"])
+    return pd.DataFrame(columns).set_index(["load", "domain"])
 
 
 def overview(best: pd.DataFrame) -> pd.DataFrame:
@@ -132,15 +132,14 @@ def acceptance(table: pd.DataFrame) -> pd.DataFrame:
         **{label: table[name] for name, label in counters.items()},
         "rate": table["rate"].round(3), "length": table["length"].round(2),
     }  # fmt: skip
-    return _indexed(columns, ["arm", "domain"])
+    return pd.DataFrame(columns).set_index(["arm", "domain"])
 
 
 def poisson(table: pd.DataFrame) -> pd.DataFrame:
     """Table of the highest rate that was still served, in requests/s, from `latency.saturation`."""
     shown = table["held_per_s"].map(lambda rate: "below the lowest tried" if pd.isna(rate) else f"{rate:g}")
-    return _indexed(
-        {"arm": table["arm"], "domain": table["domain"], "served to, requests/s": shown}, ["arm", "domain"]
-    )
+    columns = {"arm": table["arm"], "domain": table["domain"], "served to, requests/s": shown}
+    return pd.DataFrame(columns).set_index(["arm", "domain"])
 
 
 def prices(table: pd.DataFrame) -> pd.DataFrame:
@@ -154,7 +153,7 @@ def prices(table: pd.DataFrame) -> pd.DataFrame:
         "fixed part": table["fixed_cost"], "each draft token": table["draft_cost"],
         "K": table["num_speculative_tokens"], "break-even length at K": table["break_even_length"],
     }  # fmt: skip
-    measured = _indexed(columns, ["method", "batch"]).dropna(axis="columns", how="all").round(2)
+    measured = pd.DataFrame(columns).set_index(["method", "batch"]).dropna(axis="columns", how="all").round(2)
     return measured.astype(object).where(measured.notna(), "–")
 
 
@@ -163,7 +162,7 @@ def crossovers(table: pd.DataFrame) -> pd.DataFrame:
     shown = {
         name: [_crossing(row, row[name]) for _, row in table.iterrows()] for name in ("measured", "predicted")
     }
-    return _indexed({"load": table["load"], "domain": table["domain"], **shown}, ["load", "domain"])
+    return table[["load", "domain"]].assign(**shown).set_index(["load", "domain"])
 
 
 def _crossing(row: pd.Series, k: float) -> str:
@@ -181,7 +180,7 @@ def bounds(table: pd.DataFrame) -> pd.DataFrame:
         label: (100 * table[name].astype(float)).map("{:.0f} %".format) for name, label in names.items()
     }
     head = {"load": table["load"], "domain": table["domain"], "arm": table["label"]}
-    return _indexed({**head, **columns, **shares}, ["load", "domain"])
+    return pd.DataFrame({**head, **columns, **shares}).set_index(["load", "domain"])
 
 
 def options(table: pd.DataFrame) -> pd.DataFrame:
@@ -191,7 +190,7 @@ def options(table: pd.DataFrame) -> pd.DataFrame:
         "step time, over that without": [one.span("×") for one in table["estimate"]],
         "tokens a step": table["length"].round(2), "n": [one.counted for one in table["estimate"]],
     }  # fmt: skip
-    return _indexed(columns, ["arm", "option"])
+    return pd.DataFrame(columns).set_index(["arm", "option"])
 
 
 def tails(table: pd.DataFrame) -> pd.DataFrame:
@@ -299,7 +298,3 @@ def _margin(parted: Sequence[Divergence]) -> str:
     rated = [abs(fork.margin_logits) for fork in parted if fork.margin_logits is not None]
     some = f" ({len(rated)} of {len(parted)} rated)" if len(rated) < len(parted) else ""
     return (f"{max(rated):.3g}" if rated else "-") + some
-
-
-def _indexed(columns: dict[str, object], index: list[str]) -> pd.DataFrame:
-    return pd.DataFrame(columns).set_index(index)
