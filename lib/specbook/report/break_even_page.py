@@ -80,8 +80,16 @@ def checked() -> str:
     if not results:
         return f"{NOTHING} `specbook run {PLAN}` measures it."
     ratios = break_even.comparison(results)
+    shown = {
+        "draft": ratios["method"], "traffic": ratios["domain"], "batch": ratios["concurrency"],
+        "tokens a step: set": ratios["set_length"].map("{:.2f}".format),
+        "played": ratios["played_length"].map("{:.2f}".format),
+        "real": ratios["real_length"].map("{:.2f}".format),
+        "step, played over real": [one.span("×") for one in ratios["step"]],
+        f"p{break_even.TAIL} over median TPOT, likewise": [one.span("×") for one in ratios["spread"]],
+    }  # fmt: skip
     turns = f"n={ratios['step'].iloc[0].counted}"
-    return "\n\n".join([agreement(ratios), markdown(_beside(ratios)), credit_experiments(results, turns)])
+    return "\n\n".join([agreement(ratios), markdown(pd.DataFrame(shown)), credit_experiments(results, turns)])
 
 
 def agreement(ratios: pd.DataFrame) -> str:
@@ -109,18 +117,6 @@ def _rows(part: int, whole: int) -> str:
     if whole == 1:
         return "the one row" if part else "no row"
     return f"{ {0: 'none of', whole: 'all'}.get(part, f'{part} of') } {whole} rows"
-
-
-def _beside(ratios: pd.DataFrame) -> pd.DataFrame:
-    body = {
-        "draft": ratios["method"], "traffic": ratios["domain"], "batch": ratios["concurrency"],
-        "tokens a step: set": ratios["set_length"].map("{:.2f}".format),
-        "played": ratios["played_length"].map("{:.2f}".format),
-        "real": ratios["real_length"].map("{:.2f}".format),
-        "step, played over real": [one.span("×") for one in ratios["step"]],
-        f"p{break_even.TAIL} over median TPOT, likewise": [one.span("×") for one in ratios["spread"]],
-    }  # fmt: skip
-    return pd.DataFrame(body)
 
 
 def measured() -> Iterator[tuple[str, list[RunRecord]]]:
