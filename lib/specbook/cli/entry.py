@@ -8,33 +8,28 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 
-class _Interrupts:
-    """Ctrl-C: an exception for as long as the command runs, and nothing once it has ended."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.ended = False
-
-    def __call__(self, *_: object) -> None:
-        self.count += 1
-        if not self.ended:
-            raise KeyboardInterrupt
-
-
 def main() -> None:
     """Run `specbook`; exit status 130 after Ctrl-C, however often it is pressed."""
-    interrupts, code = _Interrupts(), None
+    pressed, ended, code = 0, False, None
+
+    def interrupt(*_: object) -> None:
+        """Ctrl-C: an exception for as long as the command runs, and nothing once it has ended."""
+        nonlocal pressed
+        pressed += 1
+        if not ended:
+            raise KeyboardInterrupt
+
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else whoever started us ignores it
-        signal.signal(signal.SIGINT, interrupts)
+        signal.signal(signal.SIGINT, interrupt)
     try:
         _command()
-    except SystemExit as ended:
-        code = ended.code
+    except SystemExit as stopped:
+        code = stopped.code
     except KeyboardInterrupt:  # one more, while the first was reported
         code = 130
-    interrupts.ended = True
+    ended = True
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # Python's own end takes its time
-    sys.exit(130 if interrupts.count and code else code)
+    sys.exit(130 if pressed and code else code)
 
 
 def _command() -> None:
