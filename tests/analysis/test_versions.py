@@ -11,7 +11,7 @@ from specbook.analysis.versions import BEFORE, BEHIND, RETRAINED, VERSIONS
 from specbook.config import Chapter, Plan
 from specbook.config.chapter import Experiment
 from specbook.config.plan import PlannedDraft
-from specbook.report.text import drift_text
+from specbook.report.text import answers_text
 
 OLD, NEW = factories.target(), factories.target(name="next", model="build/next")
 PER_POS = {BEFORE: (90, 80), BEHIND: (60, 30), RETRAINED: (80, 70)}
@@ -74,7 +74,7 @@ def test_lengths_and_gains_stand_side_by_side(plan, runs):
     assert by_version.to_dict() == pytest.approx({BEFORE: 2.7, BEHIND: 1.9, RETRAINED: 2.5})
     faster = gains[gains["domain"] == "chat"].set_index("version")["speedup"]
     assert faster.to_dict() == pytest.approx({BEFORE: 2.0, BEHIND: 1.2, RETRAINED: 1.8})
-    said = drift_text.outdated(gains[(gains["domain"] == "json") | (gains["version"] != BEHIND)])
+    said = answers_text.outdated(gains[(gains["domain"] == "json") | (gains["version"] != BEHIND)])
     assert "worst on json at batch 1: with it a server had 1.20× [" in said
     assert "and 1.80× [" in said
 

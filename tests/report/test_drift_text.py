@@ -12,7 +12,7 @@ from specbook import config
 from specbook.analysis import drift, versions
 from specbook.bench import experiments
 from specbook.errors import ConfigError
-from specbook.report.text import drift_text as remarks
+from specbook.report.text import answers_text as remarks
 from specbook.stats.estimate import Estimate
 
 CHAPTER = "04_domain_drift"

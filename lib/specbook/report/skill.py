@@ -24,7 +24,7 @@ from specbook.records.run import RunRecord
 from specbook.report import cluster_page, cost_page, headline, tables
 from specbook.report.cluster_page import Named
 from specbook.report.provenance_line import credit, credit_experiments, served_by
-from specbook.report.text import answers_text, drift_text
+from specbook.report.text import answers_text
 from specbook.suggestions import listed
 
 GOAL = 2.5
@@ -184,8 +184,8 @@ def _tails(runs: Runs) -> str:
 def _drift(hardware: str) -> str:
     plan, _ = versions.parts(plans.load("04_domain_drift", hardware, "full"))
     *drifts, (_, fallen) = experiments.replay(plan)
-    seen = drift_text.seen(drift.compare(drift.Recordings.of_records(drifts)))
-    return f"{seen} {drift_text.fallback(fallen)}"
+    seen = answers_text.seen(drift.compare(drift.Recordings.of_records(drifts)))
+    return f"{seen} {answers_text.fallback(fallen)}"
 
 
 def _cost(hardware: str) -> str:

@@ -1,4 +1,4 @@
-"""What figures and tables show, in words: a module per chapter. Here: numbers and names in a sentence."""
+"""What figures and tables show, in words: chapters' answers. Here: numbers and names in a sentence."""
 
 from collections.abc import Mapping, Sequence, Sized
 
