@@ -10,8 +10,7 @@ import html
 import io
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
@@ -45,10 +44,23 @@ LETTER, SIGN = 0.085, 0.6
 
 @style.styled
 def render(fig: Figure) -> str:
-    """HTML: both layouts, of which the page's style shows the one that fits."""
+    """HTML: both layouts, of which the page's style shows the one that fits; the figure is left as it was."""
     wide = _svg(fig, "wide")
-    with _on_a_phone(fig):
-        return f'<div class="sb-figure">{wide}{_svg(fig, "narrow", "display:none;")}</div>'
+    axes = [ax for ax in fig.axes if ax.get_subplotspec() is not None]
+    specs, size, legends = [ax.get_subplotspec() for ax in axes], fig.get_size_inches().copy(), fig.legends[:]
+    columns = max(1, int(PHONE / (size[0] / specs[0].get_gridspec().ncols)))
+    rows = -(-len(axes) // columns)
+    grid = GridSpec(rows, columns, figure=fig)
+    labels = [label for ax in axes for label in ax.get_legend_handles_labels()[1]]
+    height = MARGIN + (ROW * rows if rows > 1 else size[1])
+    _lay_out(fig, axes, (PHONE, height), [grid[i] for i in range(len(axes))])
+    if legends:
+        fig.legends.clear()
+        style.legend_above(axes, max(1, int(PHONE / (SIGN + LETTER * max(map(len, labels))))))
+    narrow = _svg(fig, "narrow", "display:none;")
+    _lay_out(fig, axes, size, specs)
+    fig.legends[:] = legends
+    return f'<div class="sb-figure">{wide}{narrow}</div>'
 
 
 def named(markup: str, alt: str) -> str:
@@ -77,25 +89,6 @@ def _svg(fig: Figure, layout: str, hidden: str = "") -> str:
         f'<svg class="sb-svg sb-{layout}" viewBox="0 0 {width:g} {height:g}" role="group" {UNNAMED} '
         f'style="{hidden}max-width:{4 / 3 * width:.0f}px;width:100%;height:auto;{INK}">{body}{over}</svg>'
     )
-
-
-@contextmanager
-def _on_a_phone(fig: Figure) -> Iterator[None]:
-    """Inside, the figure is narrow; afterwards it is as it was."""
-    axes = [ax for ax in fig.axes if ax.get_subplotspec() is not None]
-    specs, size, legends = [ax.get_subplotspec() for ax in axes], fig.get_size_inches().copy(), fig.legends[:]
-    columns = max(1, int(PHONE / (size[0] / specs[0].get_gridspec().ncols)))
-    rows = -(-len(axes) // columns)
-    grid = GridSpec(rows, columns, figure=fig)
-    labels = [label for ax in axes for label in ax.get_legend_handles_labels()[1]]
-    height = MARGIN + (ROW * rows if rows > 1 else size[1])
-    _lay_out(fig, axes, (PHONE, height), [grid[i] for i in range(len(axes))])
-    if legends:
-        fig.legends.clear()
-        style.legend_above(axes, max(1, int(PHONE / (SIGN + LETTER * max(map(len, labels))))))
-    yield
-    _lay_out(fig, axes, size, specs)
-    fig.legends[:] = legends
 
 
 def _lay_out(
