@@ -9,7 +9,7 @@ from specbook import config, records
 from specbook.analysis import schedule, speedup
 from specbook.config.schema import Speculation
 from specbook.errors import RecordError
-from specbook.report.text import schedule_text
+from specbook.report.text import answers_text
 
 BASE = 100.0
 
@@ -129,7 +129,7 @@ def test_the_best_method_at_each_batch_takes_a_restart():
         *runs({1: {8: 1.3}, 8: {8: 1.2}}, draft=p_eagle),
     ]
     made = schedule.schedules(schedule.measured(found), 8)
-    first, second, said = schedule_text.side_by_side(made)
+    first, second, said = answers_text.side_by_side(made)
     assert [one.method for one in made] == ["EAGLE-3", "P-EAGLE"]
     assert first == "batch 1: EAGLE-3 K=5"
     assert second == "batch 8: P-EAGLE K=8"
@@ -139,14 +139,14 @@ def test_the_best_method_at_each_batch_takes_a_restart():
 
 def test_reasons_name_the_interval_and_what_would_settle_it():
     made = of(runs({1: {1: 1.3}, 8: {1: 1.04}}, spread={(8, 1): 0.02}))
-    won, undecided, unmeasured, idle = schedule_text.reasons(made)
+    won, undecided, unmeasured, idle = answers_text.reasons(made)
     assert won.startswith("batch 1: K=1, the best lower bound: 1.30× [")
     assert "n=3 restarts × 4 prompts at batch 1" in won
     assert undecided.startswith("batch 2 to 8: K=0, no K is shown to be as fast, the nearest is K=1: 1.04× [")
     assert undecided.endswith("more restarts like these would show it")
     assert unmeasured == "batch 9 to 32: K=0, nothing was measured there"
     assert idle.startswith("at K=0 the draft still runs one pass a step")
-    assert len(schedule_text.reasons(of(runs({1: {1: 1.3}}), 1))) == 1
+    assert len(answers_text.reasons(of(runs({1: {1: 1.3}}), 1))) == 1
 
 
 @pytest.mark.usefixtures("project")
@@ -168,12 +168,12 @@ def test_a_row_of_0_has_its_measured_price():
     made = of(found, 8)
     assert made.rows[1].k == 5
     assert made.draft == factories.eagle3(5)
-    assert "0.95× [" in (said := schedule_text.reasons(made)[1])
+    assert "0.95× [" in (said := answers_text.reasons(made)[1])
     assert said.endswith("and not shown to be as fast as no speculation")
     dear = of(runs(ratios | {8: {5: 0.8, SCHEDULED: 0.9}}, draft=or_scheduled), 8)
     assert ranges(dear) == [(1, 1, 5), (2, 8, 0)]
     assert dear.rows[1].bound == pytest.approx(0.9, abs=0.01)
-    assert len(schedule_text.reasons(dear)) == 2  # its price is known
+    assert len(answers_text.reasons(dear)) == 2  # its price is known
 
 
 ROWS = ((1, 1, 5), (2, 32, 0))
@@ -208,10 +208,10 @@ def test_the_answer_names_the_batches_of_the_lowest_bounds():
     measured = runs(ratios, draft=or_scheduled)
     beside = schedule.beside_fixed(measured)
     chosen = schedule.schedules(schedule.measured(measured), 32)
-    said = schedule_text.answer(chosen, "K=5", beside, {"rows": {"EAGLE-3 K=5": beside["over_none"][1]}})
+    said = answers_text.schedule(chosen, "K=5", beside, {"rows": {"EAGLE-3 K=5": beside["over_none"][1]}})
     assert "EAGLE-3 drafts 5 tokens at batch 1, nothing at batch 2 to 8 and nothing at batch 9 to 32" in said
     assert "was measured, K=5, has its lowest bound against no speculation at batch 8, at **0.97× [" in said
     assert "best fixed K of each batch at batch 1, at **1.00× [" in said
     assert "in the geometric mean of days:\n\n- with rows **0.97× [" in said
     assert said.endswith("** that of EAGLE-3 K=5, n=3 restarts × 4 prompts")
-    assert schedule_text.answer([], "K=5", beside[:0], {}).startswith("**Answer.** No schedule can be made")
+    assert answers_text.schedule([], "K=5", beside[:0], {}).startswith("**Answer.** No schedule can be made")

@@ -84,7 +84,7 @@ def _config(best: "Schedule") -> dict[str, Any] | None:
 def _written(form: str, chosen: "Sequence[Schedule]", runs: "RunSet") -> str:
     """All schedules in a table, or the first: as an option, a profile, or the comments above a patch."""
     from specbook.report.provenance_line import credit
-    from specbook.report.text import schedule_text
+    from specbook.report.text import answers_text
     from specbook.suggestions import listed
 
     best, target = chosen[0], runs.drafting[0].point.target
@@ -93,11 +93,11 @@ def _written(form: str, chosen: "Sequence[Schedule]", runs: "RunSet") -> str:
         return option
     source = f"{credit(runs, listed(sorted({run.point.traffic.domain for run in runs})))}, {target.execution}"
     if form == "table":
-        each = ["\n  ".join([f"\n{one.method}", *schedule_text.reasons(one)]) for one in chosen]
-        beside = ["", *schedule_text.side_by_side(chosen)] if len(chosen) > 1 else []
+        each = ["\n  ".join([f"\n{one.method}", *answers_text.reasons(one)]) for one in chosen]
+        beside = ["", *answers_text.side_by_side(chosen)] if len(chosen) > 1 else []
         return "\n".join([source, *each, *beside, "", option])
     opening = f"{best.method}: {NEVER}" if best.draft is None else best.method
-    text = "".join(f"# {line}\n" for line in (source, opening, *schedule_text.reasons(best)))
+    text = "".join(f"# {line}\n" for line in (source, opening, *answers_text.reasons(best)))
     if form == "patch":
         return text
     served = {"target": target} | ({"speculation": best.draft} if best.draft else {})
