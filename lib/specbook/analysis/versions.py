@@ -25,20 +25,19 @@ def parts(plan: Chapter) -> tuple[Chapter, Chapter]:
 
 def split(plan: Chapter, runs: Iterable[RunRecord]) -> Runs:
     """The runs of each of VERSIONS; a head is the old one where sweeps of both targets name it."""
-    by_version: dict[str, list[RunRecord]] = {name: [] for name in VERSIONS}
     old, new = parts(plan)
     heads = [{draft.model for sweep in part.sweeps for draft in sweep.drafts} for part in (old, new)]
     unchanged, retrained = heads[0] & heads[1], heads[1] - heads[0]
-    models = {sweep.target.model for sweep in old.sweeps}
-    for run in runs:
-        head = run.point.speculation.model if run.point.speculation else None
-        is_old = run.point.target.model in models
-        for name, of_version, drafts in (
-            (BEFORE, is_old, unchanged), (BEHIND, not is_old, unchanged), (RETRAINED, not is_old, retrained),
-        ):  # fmt: skip
-            if of_version and (head is None or head in drafts):
-                by_version[name].append(run)
-    return {name: RunSet(own) for name, own in by_version.items()}
+    models, runs = {sweep.target.model for sweep in old.sweeps}, list(runs)
+
+    def of(is_old: bool, drafts: set[str | None]) -> RunSet:
+        """Runs of the old target, or of its next version, with one of these heads or without any."""
+        return RunSet(
+            run for run in runs if (run.point.target.model in models) == is_old
+            and getattr(run.point.speculation, "model", None) in {None, *drafts}
+        )  # fmt: skip
+
+    return {BEFORE: of(True, unchanged), BEHIND: of(False, unchanged), RETRAINED: of(False, retrained)}
 
 
 def lengths(by_version: Runs) -> pd.DataFrame:
