@@ -109,11 +109,11 @@ def _tells_of_one_k(run: RunRecord) -> bool:
     how = run.point.speculation
     if how is None or how.synthetic_acceptance_rates:
         return how is None
-    return _rows(how) is None or _k(how, run.point.load.concurrency) == 0
+    return how.num_speculative_tokens_per_batch_size is None or _k(how, run.point.load.concurrency) == 0
 
 
 def _k(how: Speculation, batch: int) -> int:
-    rows = _rows(how)
+    rows = how.num_speculative_tokens_per_batch_size
     return how.num_speculative_tokens if rows is None else draft_schedule.at(rows, batch)
 
 
@@ -198,18 +198,14 @@ def beside_fixed(runs: Iterable[RunRecord]) -> pd.DataFrame:
     for load, cells in speedup.speedups(closed).groupby("load", sort=False):
         own = cells[cells["arm"].isin(list(drafts))].groupby("arm", sort=False)
         means = {arm: PairedRatios.mean(list(of_arm["paired"])) for arm, of_arm in own}
-        by_k = {drafts[arm].num_speculative_tokens: arm for arm in means if _rows(drafts[arm]) is None}
+        varying = [arm for arm in means if drafts[arm].num_speculative_tokens_per_batch_size]
+        by_k = {drafts[arm].num_speculative_tokens: arm for arm in means if arm not in varying}
         best = max(by_k, key=lambda k: means[by_k[k]].estimate().value, default=0)
-        for arm, ratio in means.items():
-            if _rows(drafts[arm]) and by_k:
-                own_k = _k(drafts[arm], batches[load])
-                over = ratio.estimate(), ratio.over(means[by_k[best]]).estimate()
-                rows.append(dict(zip(BESIDE, (batches[load], own_k, best, *over), strict=True)))
+        for arm in varying if by_k else ():
+            own_k = _k(drafts[arm], batches[load])
+            over = means[arm].estimate(), means[arm].over(means[by_k[best]]).estimate()
+            rows.append(dict(zip(BESIDE, (batches[load], own_k, best, *over), strict=True)))
     return summaries.frame(rows, BESIDE).sort_values("concurrency", ignore_index=True)
-
-
-def _rows(how: Speculation) -> Rows | None:
-    return how.num_speculative_tokens_per_batch_size
 
 
 def by_batch(rows: Rows, result: ObeyedSchedule) -> pd.DataFrame:
