@@ -87,9 +87,7 @@ def speedups(runs: Iterable[RunRecord]) -> pd.DataFrame:
     if costs.empty or alphas.empty:
         return summaries.frame([], SPEEDUPS)
     line = prices(costs).drop(columns=["num_speculative_tokens", "break_even_length"])
-    table = costs.merge(line, on=["method", "concurrency"]).merge(
-        alphas, on=["method", "concurrency", "domain"]
-    )
+    table = costs.merge(line, on=["method", "concurrency"]).merge(alphas, on=["load", "method", "domain"])
     k = table["num_speculative_tokens"]
     line = (table["fixed_cost"] + k * table["draft_cost"]).fillna(table["cost"])
     length = [theory.expected_acceptance_length(a, n) for a, n in zip(table["alpha"], k, strict=True)]
@@ -207,14 +205,11 @@ def bounds(runs: Iterable[RunRecord]) -> pd.DataFrame:
     lengths = acceptance.tokens_a_step(summaries.pooled_requests(runs), key).rename("length").reset_index()
     table = speedup.speedups(runs).merge(lengths, on=key).merge(step_costs(runs)[[*key, "cost"]], on=key)
     decoded = speedup.speedups(runs, speed="decode_tokens_per_s").rename(columns={"speedup": "decoded"})
-    table = table.merge(
-        decoded[["load", "domain", "arm", "decoded"]], on=["load", "domain", "arm"], how="left"
-    )
-    bound = table["length"].astype(float) / table["cost"].astype(float)
-    shares = {
-        "share": table["speedup"].astype(float) / bound,
-        "decoding": table["decoded"].astype(float) / bound,
-    }
+    arm = ["load", "domain", "arm"]
+    table = table.merge(decoded[[*arm, "decoded"]], on=arm, how="left")
+    table = table.astype(dict.fromkeys(("length", "cost", "speedup", "decoded"), float))
+    bound = table["length"] / table["cost"]
+    shares = {"share": table["speedup"] / bound, "decoding": table["decoded"] / bound}
     return table.assign(bound=bound, **shares)[list(BOUNDS)]
 
 
@@ -222,9 +217,7 @@ def _alphas(runs: RunSet) -> pd.DataFrame:
     lengths = acceptance.by_domain(runs)
     if lengths.empty:
         return lengths
-    batch = {run.point.load.label: run.point.load.concurrency for run in runs}
-    lengths = lengths.assign(concurrency=lengths["load"].map(batch))
-    key = ["method", "concurrency", "domain"]
+    key = ["load", "method", "domain"]
     deepest = lengths.loc[lengths.groupby(key, sort=False)["num_speculative_tokens"].idxmax()]
     alpha = [
         theory.alpha_from_acceptance_length(n, k)
