@@ -25,7 +25,7 @@ GAINS = (
     "load", "concurrency", "method", "arm", "num_speculative_tokens", "traffic", "domains", "speedup", "low",
     "high", "estimate", "paired",
 )  # fmt: skip
-LENGTHS = ("method", "num_speculative_tokens", "traffic", "length")
+LENGTHS = ["method", "num_speculative_tokens", "traffic", "length"]
 FIRST = ("load", "method", "arm", "metric", "baseline_s", "arm_s", "estimate", "verdict")
 Verdict = Literal["unchanged", "changed", "undecided", "no interval"]
 
@@ -69,11 +69,8 @@ def lengths(runs: Iterable[RunRecord]) -> pd.DataFrame:
     table = acceptance.by_domain(runs)
     table = table[table["load"].isin(table["load"][:1])]
     table = table.assign(traffic=table["domain"].map(kind))
-    rows = [
-        dict(zip(LENGTHS, (*key, acceptance.macro(list(cell["length"]))), strict=True))
-        for key, cell in table.groupby(list(LENGTHS[:3]), sort=False)
-    ]
-    return summaries.frame(rows, LENGTHS)
+    kinds = table.astype({"length": float}).groupby(LENGTHS[:-1], sort=False)
+    return kinds["length"].mean().reset_index()
 
 
 def first_token(runs: Iterable[RunRecord]) -> pd.DataFrame:
@@ -83,13 +80,9 @@ def first_token(runs: Iterable[RunRecord]) -> pd.DataFrame:
     """
     runs = RunSet.of(runs)
     table = tail.changes(runs, speedup.best_k(runs), pooled=True)
-    rows = [
-        {"load": row.load, "method": row.method, "arm": row.arm, "metric": row.metric,
-         "baseline_s": row.baseline_s, "arm_s": row.arm_s, "estimate": row.estimate,
-         "verdict": verdict(row.estimate, row.baseline_s)}
-        for row in table.itertuples() if row.q == 0.5 and row.metric in ("ttft_s", "tpot_s")
-    ]  # fmt: skip
-    return summaries.frame(rows, FIRST)
+    table = table[table["q"].eq(0.5) & table["metric"].isin(["ttft_s", "tpot_s"])]
+    said = [verdict(row.estimate, row.baseline_s) for row in table.itertuples()]
+    return table.assign(verdict=said)[list(FIRST)].reset_index(drop=True)
 
 
 def verdict(change: Estimate, base: float) -> Verdict:
