@@ -96,14 +96,11 @@ def pool(counters: Iterable[SpecDecodeCounters]) -> SpecDecodeCounters:
     rows = [check(one) for one in counters]
     if len({len(row.num_accepted_tokens_per_pos) for row in rows}) != 1:
         raise ValueError(f"need counters of one K, got {[len(r.num_accepted_tokens_per_pos) for r in rows]}")
-    return SpecDecodeCounters(
-        num_drafts=sum(row.num_drafts for row in rows),
-        num_draft_tokens=sum(row.num_draft_tokens for row in rows),
-        num_accepted_tokens=sum(row.num_accepted_tokens for row in rows),
-        num_accepted_tokens_per_pos=tuple(
-            map(sum, zip(*(row.num_accepted_tokens_per_pos for row in rows), strict=True))
-        ),
-    )
+    sums = {
+        name: np.sum([getattr(row, name) for row in rows], axis=0).tolist()
+        for name in SpecDecodeCounters.model_fields
+    }
+    return SpecDecodeCounters(**sums)
 
 
 def macro(values: Sequence[float]) -> float:
