@@ -30,10 +30,6 @@ COLUMNS = (
 BY_REQUEST = (
     "load", "domain", "arm", "method", "label", "num_speculative_tokens", "prompt_id", "length",
 )  # fmt: skip
-PROBE = (
-    "domain", "prompts", "refused", "output_tokens", "tokens_per_s", "rate", "length", "macro", "p10", "p90",
-    "estimate", "joint", "conditional",
-)  # fmt: skip
 
 
 def check(counters: SpecDecodeCounters) -> SpecDecodeCounters:
@@ -215,16 +211,17 @@ def _row(key: tuple, records: list[RunRecord], new: dict[str, float]) -> dict:
 
 
 def of_probe(answers: Iterable[Probed]) -> pd.DataFrame:
-    """One row per domain (PROBE), in the order of their first prompts.
+    """One row per domain, in the order of their first prompts.
 
-    rate and length are micro averages, over tokens, and `estimate` is the length's, its interval over
-    prompts; macro, p10 and p90 are of the lengths of single requests. joint and conditional are [K] arrays.
-    NaN where nothing was drafted. tokens_per_s is that of one request at a time.
+    Columns: domain, prompts (those answered), refused, tokens_per_s (of one request at a time), rate and
+    length (micro averages, over tokens), `estimate` (the length's, its interval over prompts), macro, p10 and
+    p90 (of the lengths of single requests) and joint, [K]. Where nothing was drafted `estimate` is None, and
+    what counters say is NaN.
     """
     groups: dict[str, list[Probed]] = {}
     for one in answers:
         groups.setdefault(one.domain, []).append(one)
-    return summaries.frame([_probe_row(domain, group) for domain, group in groups.items()], PROBE)
+    return pd.DataFrame([_probe_row(domain, group) for domain, group in groups.items()])
 
 
 def _probe_row(domain: str, group: list[Probed]) -> dict:
@@ -234,14 +231,14 @@ def _probe_row(domain: str, group: list[Probed]) -> dict:
     tokens = sum(one.output_tokens for one in answered)
     row = {
         "domain": domain, "prompts": len(answered), "refused": len(group) - len(answered),
-        "output_tokens": tokens, "tokens_per_s": tokens / seconds if seconds else np.nan,
+        "tokens_per_s": tokens / seconds if seconds else np.nan, "estimate": None,
     }  # fmt: skip
     if not counted:
-        return row | {name: np.nan for name in PROBE if name not in row} | {"estimate": None}
+        return row
     pooled, lengths = pool(counted), [length(one) for one in counted]
     return row | {
         "rate": rate(pooled), "length": length(pooled),
         "macro": macro(lengths), "p10": float(np.quantile(lengths, 0.1)),
         "p90": float(np.quantile(lengths, 0.9)), "estimate": length_ci(counted, "prompts"),
-        "joint": joint(pooled), "conditional": conditional(pooled),
+        "joint": joint(pooled),
     }  # fmt: skip
