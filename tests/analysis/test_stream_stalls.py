@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import factories
-from specbook.analysis import latency, summaries, tail
+from specbook.analysis import latency, summaries
 from specbook.stats import percentiles
 
 N = 500
@@ -44,7 +44,7 @@ def p99(table: pd.DataFrame, metric: str) -> pd.Series:
 def test_a_p99_that_late_first_chunks_decide_is_not_told():
     found = runs(10)
     assert not p99(latency.table(found), "ttft_s")["enough"]
-    tails = tail.tails(found)
+    tails = latency.tails(found)
     row = p99(tails, "ttft_s")
     assert row["value"] < 0  # it would look like a gain
     assert (row["enough"], pd.isna(row["low"]), row["late"]) == (False, True, 30)
@@ -52,7 +52,7 @@ def test_a_p99_that_late_first_chunks_decide_is_not_told():
 
 
 def test_one_late_first_chunk_decides_nothing():
-    tails = tail.tails(runs(1))
+    tails = latency.tails(runs(1))
     assert p99(tails, "ttft_s")["enough"]
 
 

@@ -6,7 +6,7 @@ import pytest
 from scipy import special
 
 from factories import eagle3, point, rows, write_run
-from specbook.analysis import latency, speedup, tail
+from specbook.analysis import latency, speedup
 from specbook.records.run import Round
 
 
@@ -69,16 +69,16 @@ def test_the_pooled_tail_has_all_domains_prompts():
     runs = []
     for domain in ("json", "chat"):
         runs += [*restarts(100.0, 250, domain=domain), *restarts(50.0, 250, eagle3(), domain)]
-    found = tail.tails(runs)
+    found = latency.tails(runs)
     p99 = found[found["q"] == 0.99].set_index(["metric", "domain"]).loc["tpot_s"]
-    assert p99["n"].to_dict() == {"json": 250, "chat": 250, tail.POOLED: 500}
-    assert p99["enough"].to_dict() == {"json": False, "chat": False, tail.POOLED: True}
+    assert p99["n"].to_dict() == {"json": 250, "chat": 250, latency.POOLED: 500}
+    assert p99["enough"].to_dict() == {"json": False, "chat": False, latency.POOLED: True}
     assert p99["low"].notna().to_dict() == p99["enough"].to_dict()
 
 
 def test_restarts_of_the_same_prompts_do_not_make_a_p99():
     runs = [*restarts(100.0, 100, count=5), *restarts(50.0, 100, eagle3(), count=5)]
-    found = tail.changes(runs)
+    found = latency.changes(runs)
     assert set(found["n"]) == {100}
     assert dict(zip(found["q"], found["enough"], strict=True)) == {0.5: True, 0.99: False}
 
@@ -90,14 +90,14 @@ def test_an_arm_is_compared_only_within_its_round():
         for name, arms in speeds.items()
         for draft, speed in arms
     ]
-    found = tail.changes(runs).set_index(["metric", "q", "arm"]).sort_index()["value"].loc[("tpot_s", 0.5)]
+    found = latency.changes(runs).set_index(["metric", "q", "arm"]).sort_index()["value"].loc[("tpot_s", 0.5)]
     assert found["EAGLE-3 K=3 (compiled)"] == pytest.approx(1 / 80 - 1 / 100, rel=0.02)
     assert found["EAGLE-3 K=5 (compiled)"] == pytest.approx(1 / 25 - 1 / 50, rel=0.02)
 
 
 def test_a_change_is_taken_within_each_restart():
     runs = [*restarts(100.0, 20, count=4), *restarts(50.0, 20, eagle3())]
-    found = tail.changes(runs).set_index(["metric", "q"]).loc[("tpot_s", 0.5)]
+    found = latency.changes(runs).set_index(["metric", "q"]).loc[("tpot_s", 0.5)]
     speeds = [(50 * 1.1**i, 100 * 1.1**i) for i in range(3)]  # the fourth restart has no arm to pair with
     assert found["value"] == pytest.approx(sum(1 / arm - 1 / base for arm, base in speeds) / 3, rel=0.01)
     assert found["value"] == pytest.approx(found["arm_s"] - found["baseline_s"])
@@ -110,9 +110,9 @@ def test_chosen_arms_change_as_they_do_among_all():
     for k, speed in drafts.items():
         runs += restarts(speed, 20, eagle3(k))
     best = speedup.best_k(runs)
-    found, every = tail.changes(runs, best, pooled=True), tail.changes(runs, pooled=True)
+    found, every = latency.changes(runs, best, pooled=True), latency.changes(runs, pooled=True)
     assert set(found["arm"]) == set(best["arm"]) == {"EAGLE-3 K=5 (compiled)"}
     assert set(found["method"]) == {"EAGLE-3"}
     same = every[every["arm"].isin(best["arm"])].reset_index(drop=True)
     pd.testing.assert_frame_equal(found, same)
-    assert tail.changes(runs, best[:0]).empty
+    assert latency.changes(runs, best[:0]).empty

@@ -1,5 +1,6 @@
-"""Requests -> tables of latency percentiles, each restart's own, with n in distinct prompts; and of Poisson
-arrivals: rates, queue wait and latency, and the highest rate without a queue.
+"""Requests -> tables of latency percentiles, each restart's own, with n in distinct prompts; what speculation
+does to the slowest requests; and of Poisson arrivals: rates, queue wait and latency, and the highest rate
+without a queue.
 """
 
 from collections.abc import Iterable
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from specbook.analysis import summaries
+from specbook.analysis import speedup, summaries
 from specbook.analysis.summaries import CELL
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet, once
@@ -21,6 +22,14 @@ ARRIVALS = (
     *(f"e2e_{p}_{end}" for p in ("p50", "p99") for end in ("s", "low_s", "high_s", "enough")),
 )  # fmt: skip
 LATENCIES = ("ttft_s", "tpot_s", "itl_s", "e2e_s")
+METRICS = ("ttft_s", "tpot_s", "e2e_s")
+"""Of changes; ITL is left out: a gap holds several tokens under speculation, one without."""
+CHANGES = (
+    *CELL, "arm", "method", "label", "baseline", "metric", "q", "arm_s", "baseline_s", "value", "low", "high",
+    "n", "enough", "late", "estimate",
+)  # fmt: skip
+POOLED = "all domains"
+"""What stands for the domain where all of them are pooled."""
 WIDE = 3.0
 """Upper over lower end of an interval: beyond it, a latency is hardly known."""
 
@@ -100,6 +109,63 @@ def row(estimate: Estimate, metric: str, q: float, *arms: pd.DataFrame) -> dict[
     late = sum(int(arm["late"].sum()) for arm in arms)
     enough = enough_for(q, estimate.n) and not spoilt
     return {**ends, "n": estimate.n, "enough": enough, "late": late, "estimate": estimate}
+
+
+def tails(runs: Iterable[RunRecord]) -> pd.DataFrame:
+    """`changes` of `speedup.best_over_domains`' arms: each domain, and POOLED where there are several."""
+    runs = RunSet.of(runs)
+    best = speedup.best_over_domains(runs)
+    each = changes(runs, best)
+    if each["domain"].nunique() < 2:
+        return each
+    return pd.concat([each, changes(runs, best, pooled=True).assign(domain=POOLED)], ignore_index=True)
+
+
+def changes(
+    runs: Iterable[RunRecord], chosen: pd.DataFrame | None = None, pooled: bool = False
+) -> pd.DataFrame:
+    """Each arm's percentiles minus the best baseline's, in seconds: the median beside p99.
+
+    By domain, or `pooled` over all of them. Given `chosen`, a table with load and arm such as
+    `speedup.best_k`'s, of these arms at these loads only.
+
+    Columns: CHANGES, of which arm_s and baseline_s are both arms' own and those from value on `row`'s
+    for the change; and records (their ids, the arm's first). No rows where no round has both.
+    """
+    runs = RunSet.of(runs)
+    if chosen is not None:
+        if chosen.empty:
+            return summaries.frame([], CHANGES)
+        arms = set(chosen[["load", "arm"]].itertuples(index=False, name=None))
+        points = ((run, run.point) for run in runs)
+        runs = RunSet(r for r, p in points if p.speculation is None or (p.load.label, str(p.arm)) in arms)
+    asked, by = answered(runs), [name for name in CELL if not (pooled and name in ("domain", "setup"))]
+    needed = {*CELL, "arm", "method", "label", "restart", "run_id", "prompt", "late", *METRICS}
+    turns = asked.groupby(["domain", "restart", "round"]).ngroup()
+    kept = asked[[name for name in asked if name in needed]].assign(turn=turns)
+    cells, rows = dict(list(kept.groupby(by, sort=False))), []
+    for key, cell in summaries.throughput(runs).groupby(by, sort=False):
+        base, same = speedup.best_baseline(cell), cells.get(key, kept[:0])
+        for arm, group in same[same["method"] != "baseline"].groupby("arm", sort=False) if base else ():
+            names = {name: group[name].iloc[0] for name in ("method", "label")}
+            head = {**dict(zip(by, key, strict=True)), "arm": arm, **names, "baseline": base}
+            rows += [head | change for change in _changes(group, same[same["arm"] == base])]
+    return summaries.frame(rows, CHANGES)
+
+
+def _changes(arm: pd.DataFrame, base: pd.DataFrame) -> list[dict[str, object]]:
+    pair = arm[arm["turn"].isin(base["turn"])], base[base["turn"].isin(arm["turn"])]  # measured together
+    records = {"records": tuple(dict.fromkeys(run for side in pair for run in side["run_id"]))}
+    rows = []
+    for metric in METRICS:
+        sides = [requests(side, metric) for side in pair]
+        for q in (0.5, 0.99) if all(len(side.values) for side in sides) else ():
+            own = [percentiles.percentile(side, q, interval=False).value for side in sides]
+            change = row(percentiles.change(*sides, q), metric, q, *pair)
+            rows.append(
+                {"metric": metric, "q": q, "arm_s": own[0], "baseline_s": own[1], **change, **records}
+            )
+    return rows
 
 
 def late_pace(pooled: pd.DataFrame) -> float:

@@ -5,7 +5,7 @@ from typing import Any, Literal, get_args
 
 import pandas as pd
 
-from specbook.analysis import acceptance, speedup, summaries, tail
+from specbook.analysis import acceptance, latency, speedup, summaries
 from specbook.analysis.paired import PairedRatios
 from specbook.config.schema import Domain
 from specbook.records.run import RunRecord
@@ -79,7 +79,7 @@ def first_token(runs: Iterable[RunRecord]) -> pd.DataFrame:
     Columns: FIRST. `estimate` is the change in seconds, `verdict` what can be said of it at SAME.
     """
     runs = RunSet.of(runs)
-    table = tail.changes(runs, speedup.best_k(runs), pooled=True)
+    table = latency.changes(runs, speedup.best_k(runs), pooled=True)
     table = table[table["q"].eq(0.5) & table["metric"].isin(["ttft_s", "tpot_s"])]
     said = [verdict(row.estimate, row.baseline_s) for row in table.itertuples()]
     return table.assign(verdict=said)[list(FIRST)].reset_index(drop=True)

@@ -12,10 +12,10 @@ from specbook.analysis import (
     api_prices,
     break_even,
     drift,
+    latency,
     moe_tables,
     scaling,
     speedup,
-    tail,
     token_cost,
     versions,
 )
@@ -172,8 +172,8 @@ def _acceptance(runs: Runs) -> str:
 
 
 def _tails(runs: Runs) -> str:
-    every = tail.tails(runs)
-    pooled = every[every["domain"] == tail.POOLED]
+    every = latency.tails(runs)
+    pooled = every[every["domain"] == latency.POOLED]
     opening = (
         "The best setting's p99, in brackets how it differs from the best baseline's. `*`: not to be quoted, "
         "because too few prompts or late first chunks decide it."

@@ -194,8 +194,8 @@ def options(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def tails(table: pd.DataFrame) -> pd.DataFrame:
-    """Table of each arm's p99 in ms and how it changed, domains pooled, from `tail.changes`; `*`: not to be
-    quoted.
+    """Table of each arm's p99 in ms and how it changed, domains pooled, from `latency.changes`; `*`: not to
+    be quoted.
     """
     p99 = table[table["q"] == 0.99]
     cells = [

@@ -141,7 +141,7 @@ def utilisation(table: pd.DataFrame) -> Axes:
 
 @style.or_words(NO_PAIR)
 def tail(table: pd.DataFrame) -> list[Axes]:
-    """`tail.tails`, one arm per load: p99 minus the baseline's, in ms, beside it the median's change as a
+    """`latency.tails`, one arm per load: p99 minus the baseline's, in ms, beside it the median's change as a
     dash, both with intervals. Hollow: few prompts, or late first chunks.
     """
     titles = {"ttft_s": "TTFT", "tpot_s": "TPOT", "e2e_s": "E2E"}
