@@ -2,7 +2,6 @@
 
 import pytest
 
-from specbook.analysis import memory_fit
 from specbook.config import machines, models
 from specbook.config.machines import Machine
 from specbook.errors import ConfigError
@@ -19,7 +18,7 @@ def page() -> str:
 def test_every_accelerator_model_and_format_is_there(page):
     assert {"h100", "h200", "b200", "trn2", "inf2"} == set(MACHINES)
     rows = [line for line in page.splitlines() if line.startswith("| ")]
-    wanted = list(memory_fit.pairs())
+    wanted = list(memory_page.pairs())
     for name, form in wanted:
         title = models.load(name).title
         mine = [line for line in rows if line.startswith(f"| {title} ") and memory_page.LABELS[form] in line]
@@ -30,8 +29,8 @@ def test_every_accelerator_model_and_format_is_there(page):
 def test_a_row_is_the_sum_on_the_fewest_devices():
     h100 = MACHINES["h100"]
     row = memory_page.table(h100).set_index(["model", "weights"]).loc[("Llama 3.3 70B Instruct", "BF16")]
-    two = memory_fit.rank(h100, "llama-3.3-70b", "bf16", 2)
-    assert (row["devices"], memory_fit.rank(h100, "llama-3.3-70b", "bf16", 1).sequences) == (2, 0)
+    two = memory_page.rank(h100, "llama-3.3-70b", "bf16", 2)
+    assert (row["devices"], memory_page.rank(h100, "llama-3.3-70b", "bf16", 1).sequences) == (2, 0)
     assert row["weights, GB"] == "141.1"
     assert row["sequences of 8,192 tokens"] == two.sequences == 3  # 4.2 GB left, 1.34 GB a sequence
     assert row["left a rank, GB"] == f"{two.kv_bytes / 1e9:.1f}"
@@ -44,7 +43,7 @@ def test_what_no_machine_holds_says_none():
 
 
 def test_the_question_is_answered_with_the_sum(page):
-    one = memory_fit.rank(machines.read("h200"), "llama-3.3-70b", "bf16", 1)
+    one = memory_page.rank(machines.read("h200"), "llama-3.3-70b", "bf16", 1)
     assert one.sequences == 0
     no = "**No, not at the share of the card that the engine takes by itself.** In GB: weights 141.1 + "
     assert no in page
@@ -63,4 +62,4 @@ def test_a_shape_that_is_not_counted_names_its_file(monkeypatch):
     with pytest.raises(
         ConfigError, match=r"^params/models/qwen3-32b/config\.json: model_type 'mamba' is not one of"
     ):
-        memory_fit.weight_bytes("qwen3-32b", "bf16")
+        memory_page.weight_bytes("qwen3-32b", "bf16")

@@ -5,19 +5,20 @@ from collections.abc import Iterable, Iterator
 import pandas as pd
 
 from specbook import config, records
-from specbook.analysis import engines, memory_fit
-from specbook.analysis.memory_fit import LENGTH
+from specbook.analysis import engines
 from specbook.bench import greedy, provenance
 from specbook.config import machines, models, prompt_files
 from specbook.config.machines import Machine
+from specbook.errors import ConfigError
 from specbook.records import published
 from specbook.records.run import RunRecord
 from specbook.report.provenance_line import credit
 from specbook.report.tables import markdown, span
 from specbook.report.text import count
-from specbook.stats import wilson
+from specbook.stats import memory, wilson
 from specbook.stats.estimate import Estimate
-from specbook.stats.memory import GIB
+from specbook.stats.memory import GIB, Memory
+from specbook.stats.shape import FORMATS, ModelShape
 from specbook.suggestions import listed
 
 REPORTED = "model_load_gib"
@@ -30,14 +31,18 @@ PRICE = (
     "before, beside a decode step that has become cheaper."
 )
 LABELS = {"bf16": "BF16", "fp8": "FP8", "int4-awq": "INT4 AWQ", "mxfp4": "MXFP4"}
+LENGTH = 8192
+"""Tokens of the sequences that are counted."""
+BATCH = 32
+"""Sequences in a batch, which decides how many logits a step holds."""
 
 
 def render() -> str:
     """The answer, a table a machine, what an engine reported, and what was measured on a processor."""
     parts = ["# Can an H200 serve an unquantised 70B?", answer()]
     for hardware, machine in accelerators():
-        rank = "" if machine.ranks_per_device == 1 else f", {machine.ranks_per_device} ranks"
-        size = f"{_gb(machine.memory_bytes or 0)} GB a device{rank} ({machine.memory_source})."
+        ranks = "" if machine.ranks_per_device == 1 else f", {machine.ranks_per_device} ranks"
+        size = f"{_gb(machine.memory_bytes or 0)} GB a device{ranks} ({machine.memory_source})."
         parts += [f"# {machine.title}", f"`params/{hardware}`: {size}", markdown(table(machine))]
     parts += ["# What an engine reported, in GiB", reports()]
     parts += ["# BF16 against INT8 and INT4 on a processor", measured()]
@@ -52,17 +57,55 @@ def accelerators() -> Iterator[tuple[str, Machine]]:
             yield hardware, machine
 
 
+def pairs() -> Iterator[tuple[str, str]]:
+    """Every model in every format that its file names weights of on a hub: others fit anywhere."""
+    for name in models.names():
+        yield from ((name, form) for form, one in models.load(name).weights.items() if one.pip is None)
+
+
+def shape(name: str) -> ModelShape:
+    """The shape of a model of `params/models/`.
+
+    Raises:
+        ConfigError: naming its config.json, if a size is missing there, or its architecture is not counted.
+    """
+    sizes = models.config(name)
+    try:
+        return ModelShape.from_config(sizes)
+    except ConfigError as error:
+        raise ConfigError(f"params/models/{name}/config.json: {error}") from error
+
+
+def weight_bytes(name: str, form: str, padded: bool = True) -> float:
+    """Bytes of all weights of a model in a format, on one device; see `memory.weight_bytes`."""
+    return memory.weight_bytes(shape(name), FORMATS[form], padded)
+
+
+def rank(machine: Machine, name: str, form: str, devices: int) -> Memory:
+    """The sum of one rank, the model shared by so many whole devices."""
+    return Memory.of(
+        shape(name), FORMATS[form], machine.rank_memory_bytes or 0.0, LENGTH, BATCH,
+        ranks=devices * machine.ranks_per_device,
+    )  # fmt: skip
+
+
+def fewest_devices(machine: Machine, name: str, form: str) -> int | None:
+    """The least power of two of devices on which a sequence fits; None if none of a machine's does."""
+    counts = (n for n in (1, 2, 4, 8, 16) if n <= (machine.devices or 1))
+    return next((n for n in counts if rank(machine, name, form, n).sequences > 0), None)
+
+
 def table(machine: Machine) -> pd.DataFrame:
     """A row a model and format: on the fewest devices that hold it, what is left and how much that holds."""
     rows = []
-    for name, form in memory_fit.pairs():
-        devices = memory_fit.fewest_devices(machine, name, form)
-        rank = memory_fit.rank(machine, name, form, devices or machine.devices or 1)
+    for name, form in pairs():
+        devices = fewest_devices(machine, name, form)
+        one = rank(machine, name, form, devices or machine.devices or 1)
         rows.append(
             {"model": models.load(name).title, "weights": LABELS[form],
-             "weights, GB": _gb(memory_fit.weight_bytes(name, form)),
-             "devices": devices or "none", "left a rank, GB": _gb(rank.kv_bytes),
-             f"sequences of {LENGTH:,} tokens": rank.sequences}
+             "weights, GB": _gb(weight_bytes(name, form)),
+             "devices": devices or "none", "left a rank, GB": _gb(one.kv_bytes),
+             f"sequences of {LENGTH:,} tokens": one.sequences}
         )  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -70,8 +113,8 @@ def table(machine: Machine) -> pd.DataFrame:
 def answer() -> str:
     """The sum of Llama 3.3 70B in BF16 on one H200, and on two."""
     machine = machines.read("h200")
-    one, two = (memory_fit.rank(machine, "llama-3.3-70b", "bf16", devices) for devices in (1, 2))
-    narrow = memory_fit.rank(machine, "llama-3.3-70b", "fp8", 1)
+    one, two = (rank(machine, "llama-3.3-70b", "bf16", devices) for devices in (1, 2))
+    narrow = rank(machine, "llama-3.3-70b", "fp8", 1)
     whole_card = count(one.model_copy(update={"share": 1.0}).sequences, "sequence")
     no = "No, not at the share of the card that the engine takes by itself"
     return (
@@ -88,7 +131,7 @@ def reports() -> str:
         name = row.target_model.lower()
         if row.metric == REPORTED and row.number is not None and name in models.names():
             (form,) = models.load(name).weights
-            sums = [memory_fit.weight_bytes(name, form, padded) / GIB for padded in (False, True)]
+            sums = [weight_bytes(name, form, padded) / GIB for padded in (False, True)]
             rows.append(
                 {"model": models.load(name).title, "hardware": row.hardware, "engine": row.system,
                  "reported": f"{row.number:g}", "checkpoint": f"{sums[0]:.1f}",
