@@ -1,12 +1,17 @@
-"""Tables of runs on a cluster: what became of requests, the stages of a reaction, and latency over time."""
+"""Tables of open loops, on a cluster and over a day: what became of requests, the stages of a reaction,
+latency over time, and each arm beside another.
+"""
 
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 
-from specbook.records.experiment_results import ActionOutcome, ClusterRun, DayArm, OpenLoopRequests
+from specbook.analysis import acceptance, summaries
+from specbook.records.experiment_results import BASELINE, ActionOutcome, ClusterRun, DayArm, DayArms
+from specbook.stats import ratios
 from specbook.stats.percentiles import enough_for
 
 TARGET_MS = {"queue_wait_ms": 500.0, "queue_time_p95_ms": 2000.0}
@@ -17,6 +22,12 @@ LAG_S = 15.0
 SEEN_S = 5.0
 """Within which the timeline sees that a pod is deleted."""
 OUTCOMES = ("whole", "truncated", "refused")
+MEASURES = (
+    "ttft_p50_s", "ttft_p99_s", "tpot_p50_s", "tpot_p99_s", "e2e_p50_s", "e2e_p99_s", "e2e_mean_s",
+    "in_flight", "tokens_per_s",
+)  # fmt: skip
+DAYS = ("arm", "restart", *MEASURES, "sent", "lost", "length")
+BESIDE = ("arm", *MEASURES)
 
 
 def timeline(run: ClusterRun) -> pd.DataFrame:
@@ -26,8 +37,7 @@ def timeline(run: ClusterRun) -> pd.DataFrame:
 
 def requests(run: ClusterRun | DayArm) -> pd.DataFrame:
     """One row per request that was sent, with `tpot_s` of whole answers of two tokens or more."""
-    names = [name for name in OpenLoopRequests.model_fields if name != "errors"]
-    rows = pd.DataFrame({name: getattr(run.requests, name) for name in names})
+    rows = pd.DataFrame(run.requests.model_dump(exclude={"errors"}))
     later = (rows["output_tokens"] - 1).where((rows["output_tokens"] > 1) & (rows["outcome"] == "whole"))
     ttft = pd.to_numeric(rows["ttft_s"])
     return rows.assign(ttft_s=ttft, tpot_s=(rows["e2e_s"] - ttft) / later)
@@ -161,3 +171,46 @@ def cold_start_s(run: ClusterRun) -> list[float]:
         for pod in run.pods
         if pod.ready_s is not None and pod.started_s is not None and pod.created_s > 0 and not pod.restarts
     ]
+
+
+def days(result: DayArms) -> pd.DataFrame:
+    """One row per arm and restart, in the order of the record.
+
+    Columns: arm, restart, MEASURES, sent and lost (requests), length (tokens a draft; NaN without). Times are
+    of whole answers; a percentile of too few is NaN (`latency`). `in_flight` is the mean over the
+    day, from the first arrival to the last byte.
+    """
+    table = []
+    for one in result.arms:
+        rows = requests(one)
+        span_s = (rows["sent_s"] + rows["e2e_s"]).max() - rows["sent_s"].min()
+        counted = counts(rows)
+        table.append({
+            "arm": one.arm, "restart": one.restart, **latency(rows),
+            "e2e_mean_s": rows.loc[rows["outcome"] == "whole", "e2e_s"].mean(),
+            "in_flight": rows["e2e_s"].sum() / span_s, "tokens_per_s": rows["output_tokens"].sum() / span_s,
+            "sent": counted["sent"], "lost": counted["lost"],
+            "length": acceptance.length(one.spec_decode) if one.spec_decode else np.nan,
+        })  # fmt: skip
+    return summaries.frame(table, DAYS)
+
+
+def beside(table: pd.DataFrame, base: str = BASELINE) -> pd.DataFrame:
+    """Every other arm of `days` over `base`: for each of MEASURES the `Estimate` of the ratio, over restarts.
+
+    None where a percentile stands on too few requests, or the arms share no restart.
+    """
+    both = table.merge(table[table["arm"] == base], on="restart", suffixes=("", "_base"))
+    rows = []
+    for arm, own in both[both["arm"] != base].groupby("arm", sort=False):
+        pairs = {name: own[[name, f"{name}_base"]].dropna().T.to_numpy(float) for name in MEASURES}
+        found = {name: ratios.ratio_ci(*pair) if pair.size else None for name, pair in pairs.items()}
+        rows.append({"arm": arm, **found})
+    return summaries.frame(rows, BESIDE)
+
+
+def in_flight(one: DayArm, at_s: ArrayLike) -> NDArray[np.int64]:
+    """Requests that were sent and not yet answered at each of these times, [n]."""
+    sent_s = np.array(one.requests.sent_s)
+    ends_s = np.sort(sent_s + one.requests.e2e_s)
+    return np.searchsorted(np.sort(sent_s), at_s, "right") - np.searchsorted(ends_s, at_s, "right")

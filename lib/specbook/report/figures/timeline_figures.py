@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from specbook.analysis import day as traffic_day
 from specbook.analysis import drift, scaling
 from specbook.records.experiment_results import ClusterRun, DayArms, Episode, FallbackArms
 from specbook.report.figures import style
@@ -167,7 +166,7 @@ def day(result: DayArms, thresholds: Sequence[float] = ()) -> Axes:
     at_s = np.arange(0.0, max(one.requests.sent_s[-1] for one in result.arms), 0.5)
     window = np.ones(round(SMOOTH_S / 0.5)) * 0.5 / SMOOTH_S
     for name in names:
-        each = [traffic_day.in_flight(one, at_s) for one in result.arms if one.arm == name]
+        each = [scaling.in_flight(one, at_s) for one in result.arms if one.arm == name]
         each = [np.convolve(one, window, "same") for one in each]
         ax.plot(at_s, np.transpose(each), color=colour(name, names), linewidth=0.8, alpha=0.5)
         ax.plot(at_s, np.mean(each, axis=0), color=colour(name, names), label=name)
