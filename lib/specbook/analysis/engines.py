@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from specbook.analysis import acceptance, paired, speedup, summaries
-from specbook.analysis.paired import Answered, PairedRatios
+from specbook.analysis import acceptance, speedup, summaries
+from specbook.analysis.speedup import Answered, PairedRatios
 from specbook.analysis.summaries import Speed
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
@@ -36,7 +36,7 @@ def by_target(runs: Iterable[RunRecord]) -> pd.DataFrame:
     speeds, gains, lengths = summaries.throughput(runs), speedup.speedups(runs), acceptance.by_domain(runs)
     first = runs[0].point.target.name
     base, rows = speeds[speeds["method"] == BASELINE], []
-    answered = paired.answered(runs, SPEED)
+    answered = speedup.answered(runs, SPEED)
     for (load, target), cell in base.groupby(["load", "target"], sort=False):
         own = gains[(gains["load"] == load) & (gains["target"] == target) & (gains["method"] != BASELINE)]
         drafted = lengths[(lengths["load"] == load) & (lengths["target"] == target)]

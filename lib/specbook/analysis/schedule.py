@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from specbook.analysis import acceptance, speedup, summaries
-from specbook.analysis.paired import PairedRatios
+from specbook.analysis.speedup import PairedRatios
 from specbook.config import draft_schedule
 from specbook.config.draft_schedule import Rows, VaryingK
 from specbook.config.schema import Speculation

@@ -12,8 +12,8 @@ import pandas as pd
 from scipy.stats import theilslopes
 
 from specbook import records
-from specbook.analysis import latency, paired, speedup, summaries
-from specbook.analysis.paired import Answered, PairedRatios
+from specbook.analysis import latency, speedup, summaries
+from specbook.analysis.speedup import Answered, PairedRatios
 from specbook.config import prompt_files
 from specbook.config.chapter import CostPlan, Objective
 from specbook.records.run import RunRecord
@@ -38,7 +38,7 @@ def rates(runs: Iterable[RunRecord]) -> pd.DataFrame:
     closed = RunSet.of(runs).closed
     needed = ["load", "arm", "restart", "prompt", "late", "ttft_s", "tpot_s"]
     pooled, rows = latency.answered(closed)[needed], []
-    answered = paired.answered(closed, "output_tokens_per_s")
+    answered = speedup.answered(closed, "output_tokens_per_s")
     names = ("concurrency", "method", "label", "num_speculative_tokens")
     for (load, arm), cell in windows(closed).groupby(["load", "arm"], sort=False):
         asked = pooled[(pooled["load"] == load) & (pooled["arm"] == arm)]
@@ -71,7 +71,7 @@ def _rate(cell: pd.DataFrame, answered: Answered) -> dict[str, Any]:
     )  # fmt: skip
     whole = sums[sums["domains"] == every]  # a round that lacks a domain has another mix
     speeds = whole["written"] / whole["seconds"]
-    changes = paired.by_prompt([pd.concat([answered[run_id] for run_id in runs]) for runs in whole["runs"]])
+    changes = speedup.by_prompt([pd.concat([answered[run_id] for run_id in runs]) for runs in whole["runs"]])
     estimate = PairedRatios(_by_restart(speeds), changes).estimate()
     return {
         "output": estimate,

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 import pandas as pd
 
 from specbook.analysis import acceptance, latency, speedup, summaries
-from specbook.analysis.paired import PairedRatios
+from specbook.analysis.speedup import PairedRatios
 from specbook.config.schema import Domain
 from specbook.records.run import RunRecord
 from specbook.records.run_set import RunSet
