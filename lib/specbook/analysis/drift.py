@@ -96,7 +96,7 @@ def joined(stretches: Iterable[Growth]) -> Growth:
         first = stretch.end_s[0] - 1.0 if stretch.intervals else 0.0  # some begin before their window
         parts.append(stretch._replace(end_s=stretch.end_s - first + begin))
         begin = float(max(parts[-1].end_s, default=begin))  # one that drafted nothing takes no time
-    return joined_growths(parts)
+    return Growth.joined(parts)
 
 
 def interval_s(quiet: Growth) -> float:
@@ -120,7 +120,7 @@ def compare(recordings: Recordings, replays: int = REPLAYS, days: float = REPLAY
     quiet = Quiet(longer, each_s, recorded.intervals * each_s)
     groups = {name: [_episode(one) for one in getattr(recordings, name)] for name in ("abrupt", "slow")}
     if groups["abrupt"]:
-        after = joined_growths([e.growth.between(e.drift_s, np.inf) for e in groups["abrupt"]])
+        after = Growth.joined([e.growth.between(e.drift_s, np.inf) for e in groups["abrupt"]])
         length = round(2 * max(WITHIN_S) / each_s)
         groups["replayed"] = [detection.spliced(recorded, after, length, blocks, rng) for _ in range(replays)]
     rows = [
@@ -133,11 +133,6 @@ def compare(recordings: Recordings, replays: int = REPLAYS, days: float = REPLAY
         if one.delays
     ]
     return pd.DataFrame(rows, columns=list(COMPARED))
-
-
-def joined_growths(parts: Sequence[Growth]) -> Growth:
-    """Stretches as one; its clock is that of the parts, and goes back where they do."""
-    return Growth(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 def _episode(recorded: RecordedEpisode) -> Episode:

@@ -149,8 +149,7 @@ def spliced(
     """An abrupt drift made of two recordings: `intervals` of the one, then as many of the other."""
     first, then = (resampled(part, intervals, blocks, rng) for part in (before, after))
     drift_s = float(first.end_s[-1])
-    joined = zip(first, then._replace(end_s=then.end_s + drift_s), strict=True)
-    return Episode(Growth(*(np.concatenate(columns) for columns in joined)), drift_s)
+    return Episode(Growth.joined([first, then._replace(end_s=then.end_s + drift_s)]), drift_s)
 
 
 def compare(

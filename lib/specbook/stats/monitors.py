@@ -10,7 +10,7 @@ Sources: EWMA, Roberts 1959 (doi:10.1080/00401706.1959.10489860); CUSUM, Page 19
 self-starting charts, Hawkins 1987 (doi:10.2307/2348827).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol, Self
 
 import numpy as np
@@ -51,6 +51,11 @@ class Growth(NamedTuple):
         grown = np.where(reset, read[1:, 1:], np.diff(read[:, 1:], axis=0))
         busy = grown[:, 0] > 0
         return cls(read[1:, 0][busy], grown[busy, 0], grown[busy, 1])
+
+    @classmethod
+    def joined(cls, parts: Iterable[Self]) -> Self:
+        """Stretches as one; its clock is that of the parts, and goes back where they do."""
+        return cls(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
     def between(self, start_s: float, end_s: float) -> Self:
         """The intervals that ended after `start_s`, and not after `end_s`."""
