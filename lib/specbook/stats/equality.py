@@ -55,9 +55,7 @@ class Divergence(Frozen):
 
 def first_divergence(a: Sequence[Any], b: Sequence[Any]) -> int | None:
     """Index of the first difference of two token lists or texts; the shorter length if one is a prefix."""
-    end = object()
-    pairs = zip_longest(a, b, fillvalue=end)
-    return next((i for i, (left, right) in enumerate(pairs) if left != right), None)
+    return next((i for i, (left, right) in enumerate(zip_longest(a, b)) if left != right), None)
 
 
 def compare(a: Sequence[Sequence[Any]], b: Sequence[Sequence[Any]]) -> Equality:
@@ -93,12 +91,8 @@ def divergences(
         ValueError: if the three differ in length.
     """
     indices = compare(a, b).first_divergence_index
-
-    def token(ids: Sequence[int], index: int) -> int | None:
-        return ids[index] if index < len(ids) else None
-
     return [
-        Divergence(prompt_id=name, index=index, token_a=token(left, index), token_b=token(right, index))
+        Divergence(prompt_id=name, index=index, token_a=(*left, None)[index], token_b=(*right, None)[index])
         for name, index, left, right in zip(prompt_ids, indices, a, b, strict=True)
         if index is not None
     ]
