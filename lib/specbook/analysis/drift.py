@@ -19,8 +19,6 @@ SHARE, WITHIN_S = 0.95, (3.0, 10.0, 20.0)
 longer it may take, the higher a threshold may be, and the fewer are its false alarms."""
 BLOCK_S = 10.0
 """Seconds of each block that replays are drawn from: longer than an answer takes."""
-REPLAYS = 100
-REPLAYED_DAYS = 1.0
 COMPARED = (
     "drift", "within_s", "monitor", "threshold", "episodes", "found", "delay_s", "delay_p90_s",
     "delay_drafts", "false_alarms", "estimate",
@@ -104,7 +102,7 @@ def interval_s(quiet: Growth) -> float:
     return float(np.median(np.diff(quiet.end_s)))
 
 
-def compare(recordings: Recordings, replays: int = REPLAYS, days: float = REPLAYED_DAYS) -> pd.DataFrame:
+def compare(recordings: Recordings, replays: int = 100, days: float = 1.0) -> pd.DataFrame:
     """Each monitor at each of WITHIN_S (COMPARED), for drifts recorded live, abrupt and slow, and for drifts
     put together.
 
