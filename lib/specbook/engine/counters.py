@@ -1,8 +1,11 @@
 """What a server counts: read of its page in Prometheus' text format, and between two readings."""
 
+import math
+import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -17,21 +20,31 @@ SETTLE_S = 5.0
 """A server may count a finished request a moment after its last byte left."""
 
 
-def samples(text: str, prefix: str) -> list[Sample]:
-    """Samples whose names begin with `prefix`; none of a page that is not in this format."""
-    own = "".join(f"{line}\n" for line in text.splitlines() if line.startswith(prefix))
-    try:
-        return [sample for family in text_string_to_metric_families(own) for sample in family.samples]
-    except ValueError:
-        return []
+def samples(text: str, own: str) -> Iterator[Sample]:
+    """Finite samples whose names begin as the pattern `own` says, without exemplars.
+
+    No other line is looked at; one that is not in this format is left out.
+    """
+    for line in filter(re.compile(own).match, text.splitlines()):
+        with suppress(ValueError):
+            for family in text_string_to_metric_families(line.partition(" # ")[0]):
+                yield from (sample for sample in family.samples if math.isfinite(sample.value))
 
 
-def totals(text: str, prefix: str) -> Counter[str]:
+def totals(text: str, own: str) -> Counter[str]:
     """The same by name, summed over labels; what the page does not have is 0."""
     summed = Counter[str]()
-    for sample in samples(text, prefix):
+    for sample in samples(text, own):
         summed[sample.name] += sample.value
     return summed
+
+
+def by_position(text: str, name: str, label: str = "position") -> Counter[int]:
+    """The counter `name` by the position in a draft, from 0, that `label` tells; summed over other labels."""
+    counted = Counter[int]()
+    for sample in samples(text, f"{name}\\b"):
+        counted[int(sample.labels[label])] += int(sample.value)
+    return counted
 
 
 def pulse(text: str, prefix: str, queued: Iterable[str], prefill: str) -> Pulse:

@@ -114,8 +114,7 @@ class LlamaCpp(OtherEngine):
         if missing or not totals[SPEC_DECODE["num_drafts"]]:
             return Counters(server, None, missing and f"{missing}, which a newer release of llama.cpp shows")
         drafted = {field: totals[name] for field, name in SPEC_DECODE.items()}
-        found = counters.samples(text, PER_POSITION)
-        places = {int(one.labels["position"]): int(one.value) for one in found}
+        places = counters.by_position(text, PER_POSITION)
         per_pos = tuple(places[i] for i in sorted(places))
         return Counters(server, SpecDecodeCounters(**drafted, num_accepted_tokens_per_pos=per_pos))
 

@@ -10,7 +10,6 @@ is summed from).
 
 import json
 import sys
-from collections import Counter
 
 from specbook.config.schema import Speculation, Target, resolve_model
 from specbook.engine import counters
@@ -76,7 +75,7 @@ class TensorRtLlm(OtherEngine):
         if not totals:
             return None
         server = ServerCounters(**{field: totals[name] for field, name in SERVER.items()}, preemptions=0)
-        drafted, accepted = (_by_position(text, name) for name in BY_POSITION)
+        drafted, accepted = (counters.by_position(text, name, "token_position") for name in BY_POSITION)
         if drafted:
             per_pos = tuple(accepted[i] for i in range(max(drafted) + 1))
             drafts = SpecDecodeCounters(
@@ -86,14 +85,6 @@ class TensorRtLlm(OtherEngine):
             return Counters(server, drafts)
         own = f"; its own mean, of its last iteration, is {totals[LENGTH]:.2f} tokens/step"
         return Counters(server, None, f"drafts and positions{own}" if totals[OF_ITERATIONS] else None)
-
-
-def _by_position(text: str, name: str) -> Counter[int]:
-    counted = Counter[int]()
-    for sample in counters.samples(text, name):
-        if sample.name == name:  # not its `_created`
-            counted[int(sample.labels["token_position"])] += int(sample.value)
-    return counted
 
 
 def _file(target: Target, speculation: Speculation | None) -> dict[str, object]:

@@ -1,13 +1,9 @@
 """What a vLLM server shows of itself: its counters in `/metrics`, and its log."""
 
-import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
-
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
 
 from specbook.engine import counters
 from specbook.engine.base import Counters, Pulse, log_lines
@@ -30,7 +26,7 @@ SPEC_DECODE = {
 PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
 OLDER = {"vllm:prefix_cache_hits": "vllm:gpu_prefix_cache_hits"}
 """Name to the one before it (vLLM's pull request 18354)."""
-OWN = re.compile(r"^(?:ray_)?vllm[:_]")
+OWN = r"(?:ray_)?vllm[:_]"
 """How only vLLM's metrics begin; Ray Serve puts a word before it, and exporters may change the colon."""
 PROCESS = "process_start_time_seconds"
 DECLARED = re.compile(r"^# TYPE (\S+) counter", re.MULTILINE)
@@ -44,12 +40,7 @@ def read(text: str, uncounted: Collection[str] = ()) -> Counters:
     Raises:
         EngineError: if it lacks a counter that every vLLM server has.
     """
-    totals, positions = Counter[str](), Counter[int]()
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            totals[sample.name] += sample.value
-            if sample.name == PER_POSITION:
-                positions[int(sample.labels["position"])] += int(sample.value)
+    totals = counters.totals(text, "vllm:")
     wanted = [name for field, name in SERVER.items() if field not in uncounted]
     if missing := [name for name in wanted if name not in totals]:
         raise EngineError(counters.lacking(text, missing[0], "vLLM", "0.32"))
@@ -57,6 +48,7 @@ def read(text: str, uncounted: Collection[str] = ()) -> Counters:
     if SPEC_DECODE["num_drafts"] not in totals:
         return Counters(server, None)
     drafted = {field: totals[name] for field, name in SPEC_DECODE.items()}
+    positions = counters.by_position(text, PER_POSITION)
     per_pos = tuple(positions[i] for i in range(len(positions)))
     return Counters(server, SpecDecodeCounters(**drafted, num_accepted_tokens_per_pos=per_pos))
 
@@ -66,9 +58,8 @@ def page_counters(text: str, model: str) -> Counters | None:
 
     Older names count for today's. Counters that say nothing of speculation and are not there are 0.
     """
-    samples = [*_samples(text)]
-    processes = tuple(sorted(sample.value for sample in samples if sample.name == PROCESS))
-    own = [sample for sample in samples if OWN.match(sample.name)]
+    processes = tuple(sorted(sample.value for sample in counters.samples(text, f"{PROCESS}\\b")))
+    own = [sample._replace(name=_plain(sample.name)) for sample in counters.samples(text, OWN)]
     if not own:
         return None
     models = {sample.labels["model_name"] for sample in own if "model_name" in sample.labels}
@@ -98,22 +89,8 @@ def page_counters(text: str, model: str) -> Counters | None:
     return Counters(server, spec_decode, None, processes)
 
 
-def _samples(text: str) -> Iterator[Sample]:
-    """vLLM's samples, named as `_plain` has it, and its process's start; other lines are not looked at."""
-    for line in text.splitlines():
-        if not (OWN.match(line) or line.startswith(PROCESS)):
-            continue
-        try:
-            families = [*text_string_to_metric_families(line.partition(" # ")[0] + "\n")]  # no exemplar
-        except ValueError:
-            continue
-        for sample in (sample for family in families for sample in family.samples):
-            if math.isfinite(sample.value):
-                yield sample._replace(name=_plain(sample.name))
-
-
 def _plain(name: str) -> str:
-    return OWN.sub("vllm:", name).removesuffix("_total")
+    return re.sub(f"^{OWN}", "vllm:", name).removesuffix("_total")
 
 
 def _total(totals: dict[str, float], name: str) -> float | None:
