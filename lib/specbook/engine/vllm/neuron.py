@@ -9,14 +9,12 @@ Neuron plugin, is served by `Vllm` as it is.
 import json
 import os
 from collections.abc import Iterator
-from contextlib import suppress
-from importlib import metadata
 from pathlib import Path
 
 from specbook import paths
 from specbook.config.methods import Method
 from specbook.config.schema import Speculation, Target, digest, resolve_model
-from specbook.engine.base import Build, Check, Counters, Device
+from specbook.engine.base import Build, Check, Counters, version
 from specbook.engine.vllm import telemetry
 from specbook.engine.vllm.engine import Vllm
 from specbook.errors import EngineError
@@ -39,16 +37,12 @@ class NxdInference(Vllm):
 
     def build(self) -> Build:
         """The library that is installed; raises EngineError if none is."""
-        with suppress(metadata.PackageNotFoundError):
-            return Build(LIBRARY, metadata.version(LIBRARY), "accelerator")
+        if installed := version(LIBRARY):
+            return Build(LIBRARY, installed, "accelerator")
         raise EngineError(
             "NxD Inference is not installed: run in AWS's image pytorch-inference-vllm-neuronx (SDK 2.26 has "
             "vLLM 0.9.1), with this project beside it"
         )
-
-    def device(self) -> Device:
-        """Known without the library too."""
-        return "accelerator"
 
     def knows(self, method: type[Method]) -> bool:
         """Those of its graphs."""
@@ -102,6 +96,5 @@ class NxdInference(Vllm):
 
     def checks(self) -> Iterator[Check]:
         """Only where it is installed: elsewhere nothing is missing."""
-        with suppress(EngineError):
-            build = self.build()
-            yield Check.needed(self.title, build.version, "")
+        if installed := version(LIBRARY):
+            yield Check.needed(self.title, installed, "")
