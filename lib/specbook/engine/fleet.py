@@ -5,7 +5,7 @@ but for its own windows, a server costs memory while it waits and no time.
 """
 
 import os
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import accumulate
@@ -64,8 +64,7 @@ class Fleet:
         self._wanted = [*arms]
         self._begun: dict[Arm, Server] = {}
         self._up: dict[Arm, Server] = {}
-        self._deaths: Counter[Arm] = Counter()
-        self._last_words: dict[Arm, EngineError] = {}
+        self._deaths: defaultdict[Arm, list[EngineError]] = defaultdict(list)
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -97,15 +96,15 @@ class Fleet:
             if self._up[arm].is_alive():
                 return self._up[arm]
             del self._up[arm]
-            self._died(arm, EngineError("the engine kept dying on points before this one"))
-        if self._deaths[arm] >= MAX_DEATHS:
-            raise self._last_words[arm]
+            self._deaths[arm].append(EngineError("the engine kept dying on points before this one"))
+        if len(self._deaths[arm]) >= MAX_DEATHS:
+            raise self._deaths[arm][-1]
         try:
             server = self._begin(arm)
             del self._begun[arm]
             self._up[arm] = self._stack.enter_context(server)
         except EngineError as error:
-            self._died(arm, error)
+            self._deaths[arm].append(error)
             raise
         return self._up[arm]
 
@@ -115,7 +114,3 @@ class Fleet:
             self._begun[arm] = Server(*arm).begin()
             self._stack.callback(self._begun[arm].stop)
         return self._begun[arm]
-
-    def _died(self, arm: Arm, error: EngineError) -> None:
-        self._deaths[arm] += 1
-        self._last_words[arm] = error
