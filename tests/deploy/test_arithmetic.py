@@ -2,7 +2,7 @@
 
 import pytest
 
-from specbook.deploy import arithmetic as a
+from specbook.deploy import checks as a
 
 
 def test_grace_is_the_sum_of_its_parts():

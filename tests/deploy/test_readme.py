@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 import chapters
 from specbook.analysis import scaling
 from specbook.cli.main import app
-from specbook.deploy import arithmetic
-from specbook.deploy.checks import bounds, problems
+from specbook.deploy.checks import EXIT_S, bounds, problems, reaction_bound_s
 from specbook.deploy.manifests import (
     accelerators,
     annotation,
@@ -45,7 +44,7 @@ def row(overlay: str) -> str:
     cells = [
         f"`{overlay}`",
         f"{annotation(pod, 'cold-start-seconds'):g} s",
-        f"{pause} + {drain} + {arithmetic.EXIT_S} = {grace} s",
+        f"{pause} + {drain} + {EXIT_S} = {grace} s",
         f"{probe['failureThreshold']} x {probe['periodSeconds']} s",
         f"{spec['progressDeadlineSeconds']} s",
         window(scalers),
@@ -141,7 +140,7 @@ def test_the_reaction_time_is_the_arithmetic():
     stages = re.search(
         r"scrape (\d+) s \+ window (\d+) s \+ rule (\d+) s \+ adapter (\d+) s \+ autoscaler\s+(\d+) s", README
     )
-    bound = arithmetic.reaction_bound_s(*map(int, stages.groups()), cold_start_s=300)
+    bound = reaction_bound_s(*map(int, stages.groups()), cold_start_s=300)
     assert f"With 300 s that is {bound:g} s" in README
     (monitor,) = find(manifests("base"), "PodMonitor")
     assert monitor["spec"]["podMetricsEndpoints"][0]["interval"] == f"{stages[1]}s"

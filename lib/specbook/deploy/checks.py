@@ -1,9 +1,11 @@
-"""What a schema cannot see: whether the numbers and names of rendered manifests fit each other."""
+"""What a schema cannot see: whether the numbers and names of rendered manifests fit each other.
+
+The numbers follow from cold start, drain and accelerators. Times: seconds.
+"""
 
 import math
 from collections.abc import Iterator
 
-from specbook.deploy import arithmetic
 from specbook.deploy.fetch import REVISION
 from specbook.deploy.manifests import (
     Manifest,
@@ -25,6 +27,14 @@ BUILT_IN_TOKEN = "automountServiceAccountToken"
 KEY, OPEN_PATHS = "VLLM_API_KEY", "SPECBOOK_OPEN_PATHS"
 VERSION = "specbook/target-version"
 DOOR = "--middleware=specbook.engine.vllm.auth_middleware.Door"
+EXIT_S = 10
+"""For a drained server to leave: worker processes, the HTTP server, the container."""
+LAG_MARGIN_S = 5
+SCALE_DOWN_FLOOR_S = 300
+SCALE_DOWN_LIMIT_S = 3600
+"""The most that autoscaling/v2 accepts as a stabilisation window."""
+COLD_STARTS = 2
+"""A slow day's start may take twice the usual."""
 
 
 def problems(manifests: list[Manifest]) -> list[str]:
@@ -55,17 +65,17 @@ def _drain_problems(pod: PodTemplate, container: Manifest) -> Iterator[str]:
     drain = int(number(flag(container, "shutdown-timeout") or "0", f"{pod.name}: --shutdown-timeout"))
     grace = pod.spec.get("terminationGracePeriodSeconds", 30)
     lag, longest = annotation(pod, "balancer-lag-seconds"), annotation(pod, "longest-request-seconds")
-    needed = arithmetic.pre_stop_s(lag or 0) if lag is not None else 1
+    needed = pre_stop_s(lag) if lag is not None else 1
     if pause < needed:
         yield f"{pod.name}: preStop sleeps {pause} s, balancers send for {needed} s: requests are lost"
     if drain <= 0:
         yield f"{pod.name}: --shutdown-timeout is 0, which aborts every request in flight"
     elif longest is not None and drain < longest:
         yield f"{pod.name}: --shutdown-timeout={drain} cuts requests that last {longest:g} s"
-    if grace < (want := arithmetic.termination_grace_s(pause, drain)):
+    if grace < (want := termination_grace_s(pause, drain)):
         yield (
             f"{pod.name}: terminationGracePeriodSeconds {grace} is below {want} = preStop {pause} "
-            f"+ shutdown-timeout {drain} + exit {arithmetic.EXIT_S}: the rest is killed"
+            f"+ shutdown-timeout {drain} + exit {EXIT_S}: the rest is killed"
         )
 
 
@@ -75,7 +85,7 @@ def _start_problems(pod: PodTemplate, container: Manifest) -> Iterator[str]:
     if cold is None or probe is None:
         return
     allowed = probe.get("failureThreshold", 3) * probe.get("periodSeconds", 10)
-    if allowed < (want := arithmetic.startup_allowance_s(cold)):
+    if allowed < (want := startup_allowance_s(cold)):
         yield f"{pod.name}: the startup probe allows {allowed} s, twice the cold start is {want} s"
     deadline = pod.owner["spec"].get("progressDeadlineSeconds", 600)
     if deadline <= allowed:
@@ -210,7 +220,7 @@ def _bound_problems(scaler: Manifest, serving: PodTemplate) -> Iterator[str]:
     if not pool or not per_pod or serving.owner["kind"] != "Deployment":
         return
     surge = _surge(serving, most)
-    fitting = arithmetic.max_replicas(int(pool), per_pod, surge)
+    fitting = max_replicas(int(pool), per_pod, surge)
     if most > fitting:
         yield (
             f"{title(scaler)}: maximum {most}, but {pool:g} accelerators / {per_pod} per pod - {surge} surge "
@@ -232,8 +242,8 @@ def _window_problems(scaler: Manifest, serving: PodTemplate) -> Iterator[str]:
     if down.get("selectPolicy") == "Disabled":
         return
     cold = annotation(serving, "cold-start-seconds") or 0
-    window, want = down.get("stabilizationWindowSeconds", 300), arithmetic.scale_down_window_s(cold)
-    if want > arithmetic.SCALE_DOWN_LIMIT_S and cold:
+    window, want = down.get("stabilizationWindowSeconds", 300), scale_down_window_s(cold)
+    if want > SCALE_DOWN_LIMIT_S and cold:
         yield f"{title(scaler)}: no window covers a start of {cold:g} s: disable scale-in, or start faster"
     elif window < want:
         yield f"{title(scaler)}: scale-in after {window} s takes pods that still load; {want} s are needed"
@@ -270,3 +280,39 @@ def _disruption_problems(scaler: Manifest, manifests: list[Manifest]) -> Iterato
             yield f"{title(budget)}: minAvailable {kept} with a minimum of {least} blocks every drain"
         if isinstance(away, int) and away >= least:
             yield f"{title(budget)}: a drain may take all of the minimum of {least} at once"
+
+
+def pre_stop_s(balancer_lag_s: float) -> int:
+    """How long an ending pod goes on serving before it is told to stop."""
+    return math.ceil(balancer_lag_s + LAG_MARGIN_S)
+
+
+def termination_grace_s(pre_stop_s: float, shutdown_timeout_s: float) -> int:
+    """From the decision to end a pod to its SIGKILL: preStop, then draining, then leaving."""
+    return math.ceil(pre_stop_s + shutdown_timeout_s + EXIT_S)
+
+
+def startup_allowance_s(cold_start_s: float) -> int:
+    """How long a pod may load before it counts as failed."""
+    return math.ceil(COLD_STARTS * cold_start_s)
+
+
+def scale_down_window_s(cold_start_s: float) -> int:
+    """The shortest safe stabilisation window for scale-in.
+
+    With a `Value` target the autoscaler multiplies a ratio by the pods that are ready. Those still loading
+    are missing from that product, so a wish made while they load must not be granted before they serve.
+    """
+    return max(SCALE_DOWN_FLOOR_S, math.ceil(COLD_STARTS * cold_start_s))
+
+
+def max_replicas(accelerators: int, per_pod: int, surge: int) -> int:
+    """Pods that fit, once a rollout's surge pods have their place; below 1 when the pool is too small."""
+    return accelerators // per_pod - surge
+
+
+def reaction_bound_s(
+    scrape_s: float, window_s: float, rule_s: float, relist_s: float, sync_s: float, cold_start_s: float
+) -> float:
+    """The latest that capacity arrives after a step in load: each stage at its worst, one after the other."""
+    return scrape_s + window_s + rule_s + relist_s + sync_s + cold_start_s

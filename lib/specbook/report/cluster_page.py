@@ -8,7 +8,7 @@ import pandas as pd
 
 from specbook.analysis import scaling
 from specbook.bench.cluster_scenario import Scenario
-from specbook.deploy import arithmetic
+from specbook.deploy.checks import reaction_bound_s
 from specbook.records.experiment_results import ClusterRun
 from specbook.records.run import ExperimentRecord
 from specbook.report.text import count, ends
@@ -44,7 +44,7 @@ def of_scenario(runs: Named, scenario: str) -> list[ClusterRun]:
 def bound_s(runs: Sequence[ClusterRun]) -> float:
     """The latest that a new pod serves, by the sum of deploy/README.md, with the slowest start seen."""
     cold = max((s for run in runs for s in scaling.cold_start_s(run)), default=np.nan)
-    return arithmetic.reaction_bound_s(SCRAPE_S, WINDOW_S, RULE_S, ADAPTER_S, SYNC_S, cold)
+    return reaction_bound_s(SCRAPE_S, WINDOW_S, RULE_S, ADAPTER_S, SYNC_S, cold)
 
 
 def stages(runs: Sequence[ClusterRun]) -> pd.DataFrame:
