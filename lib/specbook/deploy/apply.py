@@ -2,7 +2,7 @@
 
 import difflib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,7 +10,7 @@ import yaml
 
 from specbook.deploy.kubectl import NO_KIND, Kubectl, KubectlError
 from specbook.deploy.manifests import Manifest, printable, title
-from specbook.deploy.rollout import Report, job
+from specbook.deploy.rollout import Report, job, until_done
 from specbook.errors import ClusterError
 
 MANAGER = "--field-manager=specbook"
@@ -47,7 +47,7 @@ def options(force: bool) -> list[str]:
     return [MANAGER, *(["--force-conflicts"] if force else [])]
 
 
-def plan(cluster: Kubectl, manifests: list[Manifest], force: bool = False) -> list[Step]:
+def plan(cluster: Kubectl, manifests: list[Manifest], force: bool) -> list[Step]:
     """Try every object on the server without effect; ClusterError, naming each, if it refuses any."""
     created = {m["metadata"]["name"] for m in manifests if m["kind"] == "Namespace"}
     steps, refused = [], []
@@ -106,13 +106,13 @@ def summary(steps: list[Step]) -> str:
 
 
 def apply(
-    cluster: Kubectl, steps: list[Step], report: Report, force: bool = False,
-    after: Callable[[Manifest], None] = lambda manifest: None,
-) -> None:  # fmt: skip
+    cluster: Kubectl, steps: list[Step], report: Report, force: bool, jobs_timeout_s: float | None
+) -> None:
     """Carry a plan out, one object after the other; what is unchanged is left alone.
 
     Args:
-        after: called with each object, before the next one is applied; may wait for it.
+        jobs_timeout_s: how long a Job may take, which is waited for before the next object is applied: pods
+            that start before their weights are there would only run into their deadline. None: no wait.
 
     Raises:
         ClusterError: at the first object refused; says how far it came. Applying again goes on from there.
@@ -126,7 +126,10 @@ def apply(
                 cluster.apply([step.manifest], *options(force))
                 done += 1
                 report(f"{step.action:9} {title(step.manifest)}")
-            after(step.manifest)  # a Job that is there may not have ended
+            manifest = step.manifest
+            runs = manifest["kind"] == "Job" and not manifest["spec"].get("suspend")
+            if runs and jobs_timeout_s is not None:  # one that is there may not have ended
+                until_done(lambda manifest=manifest: job(cluster, manifest), jobs_timeout_s, report)
     except (ClusterError, KeyboardInterrupt) as error:
         why = str(error) or "interrupted"
         raise ClusterError(
@@ -150,7 +153,7 @@ def deletable(manifests: list[Manifest], everything: bool) -> Iterator[Manifest]
     return (m for m in reversed(ordered(manifests)) if everything or m["kind"] not in KEPT)
 
 
-def delete(cluster: Kubectl, manifests: list[Manifest], report: Report, everything: bool = False) -> None:
+def delete(cluster: Kubectl, manifests: list[Manifest], report: Report, everything: bool) -> None:
     """Delete objects, of which some may be gone already; ClusterError if the server refuses one."""
     for manifest in deletable(manifests, everything):
         there = remove(cluster, manifest, wait=False)

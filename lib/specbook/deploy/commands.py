@@ -130,10 +130,9 @@ def apply(
         raise ConfigError(f"nothing was changed: {len(faults)} things to fix first")
     cluster = _cluster(context, kubeconfig)
     steps = applying.plan(cluster, _fitting(manifests, cluster), force)
-    after = (lambda _: None) if no_wait else rollout.for_jobs(cluster, timeout, _say)
     if any(step.action != "unchanged" for step in steps):
         _confirm(f"apply {overlay}: {applying.summary(steps)}", yes)
-        applying.apply(cluster, steps, _say, force, after)
+        applying.apply(cluster, steps, _say, force, None if no_wait else timeout)
     else:
         _say("nothing to change")
     if not no_wait:

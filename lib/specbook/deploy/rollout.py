@@ -108,19 +108,6 @@ def until_done(look: Callable[[], Look], timeout_s: float, report: Report) -> No
         time.sleep(POLL_S)
 
 
-def for_jobs(cluster: Kubectl, timeout_s: float, report: Report) -> Callable[[Manifest], None]:
-    """For `apply(after=...)`: waits for each Job.
-
-    Pods that start before their weights are there would only run into their deadline.
-    """
-
-    def after(manifest: Manifest) -> None:
-        if manifest["kind"] == "Job" and not manifest["spec"].get("suspend"):
-            until_done(lambda: job(cluster, manifest), timeout_s, report)
-
-    return after
-
-
 def for_rollouts(cluster: Kubectl, manifests: list[Manifest], timeout_s: float, report: Report) -> None:
     """Follow the rollout of every Deployment among the manifests, one after the other.
 
