@@ -102,9 +102,7 @@ def api(name: str) -> ApiPrice:
 
 
 def _named(name: str, entries: tuple[Entry, ...]) -> Entry:
-    for entry in entries:
-        if entry.name == name:
-            return entry
-    raise ConfigError(
-        f"price unknown for {name!r}{near(name, [e.name for e in entries])}: or set --usd-per-hour"
-    )
+    by_name = {entry.name: entry for entry in entries}
+    if name not in by_name:
+        raise ConfigError(f"price unknown for {name!r}{near(name, by_name)}: or set --usd-per-hour")
+    return by_name[name]

@@ -85,7 +85,7 @@ def _start_problems(pod: PodTemplate, container: Manifest) -> Iterator[str]:
     if cold is None or probe is None:
         return
     allowed = probe.get("failureThreshold", 3) * probe.get("periodSeconds", 10)
-    if allowed < (want := startup_allowance_s(cold)):
+    if allowed < (want := math.ceil(COLD_STARTS * cold)):
         yield f"{pod.name}: the startup probe allows {allowed} s, twice the cold start is {want} s"
     deadline = pod.owner["spec"].get("progressDeadlineSeconds", 600)
     if deadline <= allowed:
@@ -290,11 +290,6 @@ def pre_stop_s(balancer_lag_s: float) -> int:
 def termination_grace_s(pre_stop_s: float, shutdown_timeout_s: float) -> int:
     """From the decision to end a pod to its SIGKILL: preStop, then draining, then leaving."""
     return math.ceil(pre_stop_s + shutdown_timeout_s + EXIT_S)
-
-
-def startup_allowance_s(cold_start_s: float) -> int:
-    """How long a pod may load before it counts as failed."""
-    return math.ceil(COLD_STARTS * cold_start_s)
 
 
 def scale_down_window_s(cold_start_s: float) -> int:
