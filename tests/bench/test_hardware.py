@@ -10,7 +10,7 @@ from specbook.bench import hardware
 from specbook.bench.hardware import PEAKS
 from specbook.config import machines
 from specbook.engine.base import Build
-from specbook.engine.vllm import requirements
+from specbook.engine.vllm import engine as requirements
 from specbook.errors import EngineError
 from specbook.records.run import Hardware
 

