@@ -2,7 +2,7 @@
 
 import os.path
 from collections.abc import Collection, Sequence
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field
 
@@ -123,18 +123,13 @@ class Plan(AnyPlan):
 
     def speculations(self, ks: Sequence[int] | None = None) -> list[Speculation]:
         """Every draft at each of these K; None: at those it is measured at."""
+        rates = self.synthetic_acceptance_rates
         return [
-            Speculation(**draft.model_dump(exclude=set(played)) | played)
+            Speculation(**draft.model_dump() | {"num_speculative_tokens": k} | played)
             for draft in self.drafts
             for k in ks or draft.num_speculative_tokens or self.num_speculative_tokens
-            for played in self._played(k)
+            for played in [{"synthetic_acceptance_rates": joint[:k]} for joint in rates] or [{}]
         ]
-
-    def _played(self, k: int) -> list[dict[str, Any]]:
-        chosen = {"num_speculative_tokens": k}
-        return [
-            {**chosen, "synthetic_acceptance_rates": rates[:k]} for rates in self.synthetic_acceptance_rates
-        ] or [chosen]
 
     def arms(self) -> list[Arm]:
         """Baselines first, then every draft at every K, in the target's own execution mode."""
