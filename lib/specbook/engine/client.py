@@ -1,7 +1,7 @@
 """A client of a server: its own pages, and chat with it, whole or as it streams."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,8 @@ Asked = str | Sequence[Mapping[str, Any]]
 class Stream(Iterator[Piece]):
     """Pieces of one answer, as they come."""
 
-    def __init__(self, pieces: Iterator[Piece]) -> None:
-        self._pieces = pieces
+    def __init__(self, answer: Callable[["Stream"], Iterator[Piece]]) -> None:
+        self._pieces = answer(self)
         self.sent_s = 0.0
         """`time.perf_counter()` when the request was sent that is answered."""
         self.reads = 0
@@ -88,9 +88,8 @@ class Client:
         Raises:
             EngineError: if the server refuses, or stops in the middle.
         """
-        made = Stream(iter(()))
-        made._pieces = self._pieces(made, self._request(prompt, max_tokens) | {"stream": True})
-        return made
+        body = self._request(prompt, max_tokens) | {"stream": True}
+        return Stream(lambda stream: self._pieces(stream, body))
 
     def _answer(self, path: str, body: dict[str, Any]) -> httpx.Response:
         with self._errors_explained():
