@@ -2,8 +2,7 @@
 
 import pytest
 
-from specbook.deploy.manifests import find, overlay, pod_templates, render
-from specbook.deploy.older_api import FIELDS, served, translated
+from specbook.deploy.manifests import FIELDS, find, overlay, pod_templates, render, served, translated
 
 GPU = render(overlay("gpu"))
 

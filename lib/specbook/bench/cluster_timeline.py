@@ -11,8 +11,7 @@ import httpx
 
 from specbook.bench.cluster_scenario import NAME, NAMESPACE, POD_LABELS
 from specbook.deploy.kubectl import minor_of
-from specbook.deploy.manifests import quantity
-from specbook.deploy.older_api import served
+from specbook.deploy.manifests import quantity, served
 from specbook.records.experiment_results import PodLife, Timeline
 
 PERIOD_S = 1.0

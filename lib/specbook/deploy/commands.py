@@ -43,7 +43,7 @@ def _cluster(context: str | None, kubeconfig: Path | None) -> "Kubectl":
 
 def _fitting(manifests: "list[Manifest]", cluster: "Kubectl") -> "list[Manifest]":
     """The objects in the words of the cluster's version; says which it changed."""
-    from specbook.deploy.older_api import translated
+    from specbook.deploy.manifests import translated
 
     fitting, notes = translated(manifests, cluster.minor())
     for note in notes:

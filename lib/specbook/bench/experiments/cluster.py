@@ -26,7 +26,7 @@ from specbook.bench.open_loop import OpenLoop, Segment
 from specbook.config import prompt_files as files
 from specbook.config.schema import Traffic
 from specbook.deploy.kubectl import Kubectl, KubectlError, selected
-from specbook.deploy.older_api import translated
+from specbook.deploy.manifests import translated
 from specbook.errors import ClusterError
 from specbook.records.experiment_results import ActionOutcome, ClusterRun
 
