@@ -199,7 +199,7 @@ class Kubectl:
 
     @contextmanager
     def listening(self, *arguments: str) -> Iterator[tuple[int, IO[str]]]:
-        """Port on 127.0.0.1 and output of a kubectl that serves in this block; KubectlError if it ends."""
+        """Port on 127.0.0.1 and output of a kubectl, for this block; KubectlError if it never listens."""
         with runnable():
             process = subprocess.Popen(
                 self.command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
