@@ -72,7 +72,8 @@ def test_a_file_of_no_known_form_is_refused(tmp_path, name, text, words):
 def test_each_data_set_says_its_licence_source_and_what_pins_it():
     found = datasets.known()
     assert set(found) == {
-        "bfcl", "gsm-symbolic", "gsm8k", "humaneval", "mt-bench", "sharegpt", "sharegpt-train", "speed-bench",
+        "bfcl", "gsm-symbolic", "gsm8k", "humaneval", "mt-bench", "mt-bench-second", "sharegpt",
+        "sharegpt-train", "speed-bench",
     }  # fmt: skip
     for one in found.values():
         assert (one.pip is one.url is None) == (one.sha256 is None) == (one.made_by is not None)

@@ -135,6 +135,17 @@ def test_sharegpt_is_cut_off_and_parted_by_how_a_prompt_begins(listed):
     assert len({one in held_out for one in said if one.startswith(template)}) == 1
 
 
+def test_a_second_turn_comes_after_a_reference_answer(listed):
+    question = '{"question_id": 9, "category": "math", "turns": ["One?", "Two?"]}\n'
+    answer = '{"question_id": 9, "choices": [{"turns": ["1", "2"]}]}\n'
+    files = {"question.jsonl": question + question.replace("9", "8"), "reference_answer/gpt-4.jsonl": answer}
+    members = {f"rivers/{name}": text for name, text in files.items()}
+    listed(members, member="rivers", maker="mt-bench-second", sha256=None)
+    (one,) = prompt_files.load(datasets.path("rivers"))
+    assert (one.id, one.domain) == ("9-2", "math")
+    assert [said["content"] for said in one.turns()] == ["One?", "1", "Two?"]
+
+
 def test_gsm_symbolic_runs_the_generators_alone(listed):
     listed(GENERATORS, maker="gsm-symbolic", member="reasoning_gym")
     found = prompt_files.load(datasets.path("rivers"))
@@ -156,7 +167,7 @@ def test_the_functions_of_bfcl_stand_before_its_question(tmp_path):
 @pytest.mark.usefixtures("project")
 def test_each_shipped_set_of_a_package_is_pinned():
     found = [one for one in datasets.known().values() if one.pip]
-    assert len(found) == 6
+    assert len(found) == 7
     assert all(one.sha256 for one in found)
 
 

@@ -3,6 +3,7 @@
 | maker | of | becomes |
 |---|---|---|
 | `sharegpt`, `sharegpt-train` | a JSON array of conversations | first turns: one in 16 held out; the rest |
+| `mt-bench-second` | MT-Bench's folder | second turns, where it has a reference answer to the first |
 | `gsm-symbolic` | generators of problems (`reasoning-gym`) | problems, each with the number that answers it |
 
 What is made is the same on every machine, and its digest is pinned like that of any file.
@@ -84,6 +85,20 @@ def _is_held_out(prompt: str) -> bool:
     return int(hashlib.sha256(prompt[:OPENING].lower().encode()).hexdigest(), 16) % HELD_OUT == 0
 
 
+def _mt_bench_second(folder: Path) -> Iterator[dict[str, Any]]:
+    """Conversations that wait for the second answer; the first is GPT-4's, the judge's reference."""
+    questions, answers = (
+        map(json.loads, (folder / name).read_text(encoding="utf-8").splitlines())
+        for name in ("question.jsonl", "reference_answer/gpt-4.jsonl")
+    )
+    first = {row["question_id"]: row["choices"][0]["turns"][0] for row in answers}
+    for row in questions:
+        if answer := first.get(row["question_id"]):
+            said = zip(("user", "assistant", "user"), (row["turns"][0], answer, row["turns"][1]), strict=True)
+            messages = [{"role": role, "content": text} for role, text in said]
+            yield {"id": f"{row['question_id']}-2", "category": row["category"], "messages": messages}
+
+
 def _gsm_symbolic(folder: Path) -> Iterator[dict[str, Any]]:
     done = subprocess.run([sys.executable, "-c", GENERATE, folder], capture_output=True, text=True)
     if done.returncode:
@@ -97,6 +112,7 @@ def _gsm_symbolic(folder: Path) -> Iterator[dict[str, Any]]:
 MAKERS: dict[str, Callable[[Path], Iterable[dict[str, Any]]]] = {
     "sharegpt": lambda file: _sharegpt(file, held_out=True),
     "sharegpt-train": lambda file: _sharegpt(file, held_out=False),
+    "mt-bench-second": _mt_bench_second,
     "gsm-symbolic": _gsm_symbolic,
 }
 
