@@ -23,9 +23,10 @@ NOTHING = "**Not measured yet.**"
 ONLY_TIMES = "random weights: only times mean anything"
 SHAPES = (
     "Of models that matter in production, *shapes* were measured on an accelerator: real sizes, random "
-    "weights. Draft tokens are accepted by chance, at rates that were published for another model's MTP head "
-    "on GSM8K: a better draft than any EAGLE-3 head of these models that is published. The table has the "
-    "speed over that without speculation, if a draft were so good (*When does a draft pay?* says how):"
+    "weights. Draft tokens are accepted by chance, at rates that were published for an MTP head (another "
+    "kind of draft) of another model on GSM8K, a set of math questions. No published EAGLE-3 head of these "
+    "models is that good: the table names the head whose time was measured, and has the speed-up that a "
+    "draft so good would give (*When does a draft pay?* says how):"
 )
 
 

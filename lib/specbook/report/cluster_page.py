@@ -26,7 +26,7 @@ SCRAPE_S, WINDOW_S, RULE_S, ADAPTER_S, SYNC_S = 10, 25, 10, 0, 15
 WHAT = {
     "signal": "a signal is above its target", "decision": "the autoscaler asks for more pods",
     "pod": "the first new pod exists", "scheduled": "it has a node", "started": "its container runs",
-    "ready": "it serves", "calm": "all new pods serve, and nothing waits",
+    "ready": "the first new pod serves", "calm": "all new pods serve, and nothing waits",
 }  # fmt: skip
 
 
@@ -81,9 +81,9 @@ def pods(runs: Named, scenarios: Sequence[str]) -> pd.DataFrame:
             columns[name, repeat + 1] = {
                 "pods at most": f"{scaling.most_ready(run)}",
                 "pods at the end": f"{scaling.ready_at_end(run)}",
-                "changes of the wanted number": f"{scaling.flaps(run, 0, run.ended_s)}",
+                "changes of the pods wanted": f"{scaling.flaps(run, 0, run.ended_s)}",
                 "pods deleted before they served": f"{scaling.cut_before_ready(run)}",
-                "pod-seconds per second of load": f"{scaling.pod_seconds(run) / run.ended_s:.2f}",
+                "pods that serve, mean": f"{scaling.pod_seconds(run) / run.ended_s:.2f}",
                 "accepted tokens per draft": _or(scaling.accepted_per_draft(run), "no drafts"),
                 "TTFT p50, s": _or(clocks["ttft_p50_s"], "too few requests"),
                 "TTFT p99, s": _or(clocks["ttft_p99_s"], "too few requests"),

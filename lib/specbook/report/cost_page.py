@@ -68,8 +68,10 @@ def apis(table: pd.DataFrame, own: float) -> pd.DataFrame:
     columns = {
         "API": table["name"], "answers by": table["same_model"].map(ANSWERS_BY),
         "$ per 1M": table["usd_per_million"].map(usd),
-        "cheaper here from": (own / table["usd_per_million"]).map(busy),
-        "its tokens per ours": [f"{row.tokens_per_own:.2f} ({row.counted_by})" for row in table.itertuples()],
+        "break-even utilisation": (own / table["usd_per_million"]).map(busy),
+        "API tokens per token of this model": [
+            f"{row.tokens_per_own:.2f} ({row.counted_by})" for row in table.itertuples()
+        ],
     }  # fmt: skip
     return pd.DataFrame(columns).set_index("API")
 

@@ -39,16 +39,18 @@ TABLE = (
 MANY = 0.25
 """Share of the tokens in looping answers from which on the headline says what is left without them."""
 BEST_CASE = (
-    "The answer is of the best case: a small model of this project's own, and drafts that were trained on "
+    "The Answer is the best case: a small model of this project's own, and drafts that were trained on "
     "the same kinds of traffic, for `json` and `math` on the same templates."
 )
 TYPICAL = (
     "The next table puts a typical case beside it: a public model, {target}, on public prompts (chapter 9). "
-    "Both are given by the speed-up of decoding alone, without answers that repeat themselves. Each kind of "
-    "traffic has the method that suits it, picked afterwards. Below 1 the server is slower with a draft."
+    "It compares decoding alone: no time to first token, and no answers that repeat themselves. So its "
+    "numbers differ from the Answer's. Each kind of traffic has its fastest method, picked afterwards. Where "
+    "both rows of a case name the same traffic, only one kind was measured. Below 1 the server is slower "
+    "with a draft."
 )
 LOOPS = (
-    "A draft guesses text that repeats itself best. So the speed-up of decoding is given twice where such "
+    "Text that repeats itself is the easiest to draft. So the speed-up of decoding is given twice where such "
     "answers hold more than a quarter of the tokens: with them, and without."
 )
 PUBLIC = ("09_public", "cpu")

@@ -78,9 +78,10 @@ def beside_loops(table: pd.DataFrame) -> pd.DataFrame:
     """Table of `speedup.beside_loops`: how answers end, and the decoding speed-up with and without loops."""
     columns = {
         "load": table["load"], "domain": table["domain"], "arm": table["label"],
-        "at the cap, %": table["capped"].map(percent), "loop, %": table["loops"].map(percent),
+        "answers at the cap, %": table["capped"].map(percent),
+        "answers that loop, %": table["loops"].map(percent),
         "tokens in loops, %": table["loop_tokens"].map(percent),
-        "all answers": [one.span("×") for one in table["every"]],
+        "speed-up, all answers": [one.span("×") for one in table["every"]],
         "without loops": ["all of them loop" if one is None else one.span("×") for one in table["without"]],
     }  # fmt: skip
     return pd.DataFrame(columns).set_index(["load", "domain"])

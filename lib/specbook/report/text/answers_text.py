@@ -49,12 +49,13 @@ def speculation(table: pd.DataFrame, single: pd.DataFrame) -> str:
 def _wins(table: pd.DataFrame) -> str:
     """In how many it is faster: beyond the interval, or, where there is none, as it happened to come out."""
     fastest = speedup.fastest(table)
-    best = "With the fastest method of each, picked afterwards, it" if len(fastest) < len(table) else "It"
+    best = "With the fastest method of each, picked afterwards, a" if len(fastest) < len(table) else "A"
     if fastest["low"].isna().any():
         ahead, claim = fastest["speedup"] > 1, "came out faster, too seldom measured for an interval,"
     else:
         ahead, claim = fastest["low"] > 1, "is shown to be faster"
-    return f"{best} {claim} in {int(ahead.sum())} of {len(fastest)} combinations of traffic and batch."
+    cases = f"{int(ahead.sum())} of {len(fastest)} combinations of traffic and batch"
+    return f"{best} server with speculation {claim} in {cases}."
 
 
 def _times(row: pd.Series) -> str:
