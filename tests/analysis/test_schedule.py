@@ -210,7 +210,7 @@ def test_the_answer_names_the_batches_of_the_lowest_bounds():
     chosen = schedule.schedules(schedule.measured(measured), 32)
     said = answers_text.schedule(chosen, "K=5", beside, {"rows": {"EAGLE-3 K=5": beside["over_none"][1]}})
     assert "EAGLE-3 drafts 5 tokens at batch 1, nothing at batch 2 to 8 and nothing at batch 9 to 32" in said
-    assert "was measured, K=5, has its lowest bound against no speculation at batch 8, at **0.97× [" in said
+    assert "was measured, K=5, does worst against no speculation at batch 8, at **0.97× [" in said
     assert "best fixed K of each batch at batch 1, at **1.00× [" in said
     assert "in the geometric mean of days:\n\n- with rows **0.97× [" in said
     assert said.endswith("** that of EAGLE-3 K=5, n=3 restarts × 4 prompts")

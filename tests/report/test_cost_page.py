@@ -104,7 +104,7 @@ def test_a_bill_estimates_its_share_of_prompts(of_them, api, share):
 
 def test_a_share_is_a_percentage_or_never():
     bought = cost_page.purchases(PLAN, 1000.0)
-    assert list(bought["worth keeping from"]) == ["100 % busy", "43.3 % busy"]
+    assert list(bought["break-even with on demand"]) == ["100 % busy", "43.3 % busy"]
 
 
 def test_an_api_says_whether_it_is_the_same_model():

@@ -55,7 +55,7 @@ def purchases(plan: CostPlan, tokens_per_s: float) -> pd.DataFrame:
     rows = [
         {"name": one.name, "$ per hour": usd(plan.bill(one)),
          "always busy": usd(cost.usd_per_million_tokens(tokens_per_s, plan.bill(one))),
-         "worth keeping from": busy(plan.bill(one) / demand) if demand else "-", "date": str(one.date)}
+         "break-even with on demand": busy(plan.bill(one) / demand) if demand else "-", "date": str(one.date)}
         for one in listed
     ]  # fmt: skip
     return pd.DataFrame(rows).set_index("name") if rows else pd.DataFrame({"no listed price": []})

@@ -139,7 +139,7 @@ def acceptance(table: pd.DataFrame) -> pd.DataFrame:
 def poisson(table: pd.DataFrame) -> pd.DataFrame:
     """Table of the highest rate that was still served, in requests/s, from `latency.saturation`."""
     shown = table["held_per_s"].map(lambda rate: "below the lowest tried" if pd.isna(rate) else f"{rate:g}")
-    columns = {"arm": table["arm"], "domain": table["domain"], "served to, requests/s": shown}
+    columns = {"arm": table["arm"], "domain": table["domain"], "no queue up to, requests/s": shown}
     return pd.DataFrame(columns).set_index(["arm", "domain"])
 
 

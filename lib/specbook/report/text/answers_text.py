@@ -73,6 +73,8 @@ def by_form(runs: Sequence[RunRecord], best: pd.DataFrame, waits: pd.DataFrame) 
         f"baseline on structured prompts, and at {_gain(one[traffic.OPEN])} on open-ended ones."
         for one in traffic.contrast(best)
     ] or [NO_PAIR]
+    if not any(run.hardware.kind == "neuron" for run in runs):
+        said.insert(0, "**Not measured yet on a Neuron chip:** the line below names the machine.")
     ttft = waits[waits["metric"] == "ttft_s"]
     if len(ttft):
         change = ends([1e3 * one.value for one in ttft["estimate"]], "{:+.0f}")
@@ -81,8 +83,6 @@ def by_form(runs: Sequence[RunRecord], best: pd.DataFrame, waits: pd.DataFrame) 
             f"Drafts change the median time to first token by {change} ms, shown to be more than "
             f"{percent(traffic.SAME)} in {changed} of {len(ttft)} cases."
         )
-    if not any(run.hardware.kind == "neuron" for run in runs):
-        said.append("**Not measured yet on a Neuron chip:** the line below names the machine.")
     return "**Answer.** " + " ".join(said)
 
 
@@ -257,7 +257,7 @@ def schedule(
     said = [f"By the records, {one.method} drafts {_drafted(one)}." for one in chosen[:1]]
     if len(beside):
         said.append(
-            f"The schedule that was measured, {tried}, has its lowest bound against no speculation "
+            f"The schedule that was measured, {tried}, does worst against no speculation "
             f"{_least(beside, 'over_none')}, and against the best fixed K of each batch "
             f"{_least(beside, 'over_best')}, n={beside['over_none'].iloc[0].counted}."
         )
