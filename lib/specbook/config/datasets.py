@@ -32,7 +32,7 @@ class DataSet(Packaged):
     """URL of the file at its revision; None where it is in a package, or made on one's own machine."""
     made_by: str | None = None
     """What puts it together, where nothing can be downloaded."""
-    maker: Literal["sharegpt", "sharegpt-train", "gsm-symbolic"] | None = None
+    maker: Literal["sharegpt", "sharegpt-train", "mt-bench-second", "gsm-symbolic"] | None = None
     """What makes it of the package's member (`config.dataset_makers`); None where the member is the file."""
     revision: str | None = None
     """Commit of the repository that the file is in."""
