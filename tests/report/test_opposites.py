@@ -85,7 +85,7 @@ TRUTHS = {
     "it loses everywhere": Truth(
         World(acceptance=dict.fromkeys(("json", "code"), 0.05), verify={1: 2.0, 32: 2.5}),
         never=(*WINS, r"None of \d+ arms", r"more than it costs in (all|[1-9]|the)"),
-        always=("It is shown to be faster in 0 of 4", "8 of 8 cases came out slower",
+        always=("A server with speculation is shown to be faster in 0 of 4", "8 of 8 cases came out slower",
                 r"fastest case(, at its best K,)? is [^.]* at \*\*0\.",
                 r"×[^\n]*\] +slower\b", "% more expensive"),
         alike=["01_baseline", "09_public"],  # whose kinds of traffic are others
@@ -234,7 +234,10 @@ def test_pages_claim_nothing_that_records_decide():
     ("said", "patterns"),
     [
         ("Batching is the great saver.", TYPED_ONCE),
-        ("It is shown to be faster in 3 of 4 combinations", TRUTHS["it loses everywhere"].never),
+        (
+            "A server with speculation is shown to be faster in 3 of 4 combinations",
+            TRUTHS["it loses everywhere"].never,
+        ),
         ("1.10× (95 % interval 1.02 to 1.20)", TRUTHS["one restart, one K, one batch"].never),
         ("verification  NaN", NOTHING),
         ("Empty DataFrame", NOTHING),
