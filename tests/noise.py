@@ -46,8 +46,9 @@ def log_ratios(
 def shipped_log_ratios() -> Floats:
     """By what log ratios of drafting arm to baseline differ over restarts, pooled over the shipped cells."""
     rows = [
-        (run.hardware.id, run.point.target.name, run.point.load.label, run.point.traffic.domain, run.round.id,
-         run.point.restart, f"{run.point.arm} {run.point.speculation and run.point.speculation.model}",
+        (run.hardware.id, run.point.target.name, run.point.load.label,
+         f"{run.point.traffic.domain} at {run.point.traffic.temperature}", run.round.id, run.point.restart,
+         f"{run.point.arm} {run.point.speculation and run.point.speculation.model}",
          np.log(run.measurement.throughput.output_tokens_per_s))
         for hardware in sorted({run.hardware.id for run in records.load()})  # each with weights of its own
         for run in run_set.current(records.load(hardware))
