@@ -186,16 +186,26 @@ def test_a_check_stands_beside_runs_of_its_kind_only(monkeypatch, tmp_path):
     runs = [write_run(point(), 100.0), write_run(point(eagle3()), 100.0, provenance=origin)]
     same = made(run_id="same", provenance=dict.fromkeys(ARMS, origin))
     other_draft = PROVENANCE.model_copy(update={"weights_sha256": weights | {"draft": "trained again"}})
-    elsewhere = HARDWARE.model_copy(update={"id": "cpu-other-2c"})
     upgraded = origin.model_copy(update={"versions": {"vllm": "99"}})
     own_traffic = origin.model_copy(update={"prompts_sha256": "mine"})
     others = [
         made(provenance=dict.fromkeys(ARMS, other_draft)), made(),
         made(provenance=dict.fromkeys(ARMS, upgraded)), made(provenance=dict.fromkeys(ARMS, own_traffic)),
-        same.model_copy(update={"hardware": elsewhere}), same.model_copy(update={"kind": "simulated"}),
+        same.model_copy(update={"kind": "simulated"}),
     ]  # fmt: skip
     assert beside([*others, same], runs) == [same]
     assert beside(others, runs) == []
+
+
+def test_a_check_of_another_machine_counts_and_is_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path))
+    origin = PROVENANCE.model_copy(update={"weights_sha256": {"target": "t", "draft": "d"}})
+    runs = [write_run(point(eagle3()), 100.0, provenance=origin)]
+    elsewhere = HARDWARE.model_copy(update={"id": "cpu-other-2c"})
+    check = made(provenance=dict.fromkeys(ARMS, origin)).model_copy(update={"hardware": elsewhere})
+    assert beside([check], runs) == [check]
+    (table,) = tables.same([check])
+    assert list(table["machine"]) == ["cpu-other-2c", ""]
 
 
 def test_without_a_check_there_is_no_table():

@@ -107,16 +107,17 @@ def _rated(check: LosslessRecord, margins: dict[str, dict[str, float]]) -> Lossl
 
 
 def beside(checks: Iterable[LosslessRecord], runs: Iterable[RunRecord]) -> list[LosslessRecord]:
-    """Checks of the machine, the engine and the very weights that these runs with speculation had, on some of
-    their prompts: those of a model that was trained since, or of other traffic, say nothing about them.
+    """Checks of the engine and the very weights that these runs with speculation had, on some of their
+    prompts: those of a model that was trained since, or of other traffic, say nothing about them. Tokens are
+    compared and no times, so a check of another machine counts; a table of checks names it.
     """
     runs = list(runs)
-    shown = [(run.hardware.id, run.kind, made_by(run.provenance)) for run in runs if run.point.speculation]
+    shown = [(run.kind, made_by(run.provenance)) for run in runs if run.point.speculation]
     prompts = {run.provenance.prompts_sha256 for run in runs}
     return [
         check
         for check in checks
-        if (check.hardware.id, check.kind, _made_by(check)) in shown
+        if (check.kind, _made_by(check)) in shown
         and prompts.intersection(check.provenance["speculation"].prompts_sha256.split("+"))
     ]
 

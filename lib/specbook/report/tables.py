@@ -258,16 +258,17 @@ def percent(share: float) -> str:
 
 def same(checks: Iterable[LosslessRecord]) -> list[pd.DataFrame]:
     """Table, in a list, of answers that are the baseline's with speculation and in controls, by the fullest
-    check of each precision; the largest margin (logits) where they part, and `p_value`. None without a check.
+    check of each precision; the largest margin (logits) where they part, `p_value`, and the machine. None
+    without a check.
     """
     rows = [
         {"precision": check.target.dtype, "arm": arm, "the same": f"{same.equal} of {same.n}",
-         "largest margin": _margin(parted), "p": p}
+         "largest margin": _margin(parted), "p": p, "machine": machine}
         for check in fullest(checks)
-        for arm, same, parted, p in (
-            (_drafted(check), check.equality, check.divergences, f"{check.p_value():.2g}"),
-            (f"control: {MODE}", check.control, check.control_divergences, ""),
-            (f"control: {AGAIN}", check.repeat, check.repeat_divergences, ""),
+        for arm, same, parted, p, machine in (
+            (_drafted(check), check.equality, check.divergences, f"{check.p_value():.2g}", check.hardware.id),
+            (f"control: {MODE}", check.control, check.control_divergences, "", ""),
+            (f"control: {AGAIN}", check.repeat, check.repeat_divergences, "", ""),
         )
         if same is not None
     ]  # fmt: skip
