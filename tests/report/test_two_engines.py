@@ -61,6 +61,7 @@ def test_a_faster_engine_that_gains_less_is_told_so():
     assert len(rows(page, "batch 8", "mt-bench")) == 9  # three targets without a draft and with either
     assert len(rows(page, "batch 32", "mt-bench")) == 9
     assert page.count("itself, started again") == 9
+    assert page.startswith("Without speculation llama.cpp (float32) serves smollm2-135m at 1.")
     assert "simulated · cpu-simulated-2c" in page
 
 
@@ -85,6 +86,7 @@ def test_the_front_page_names_a_faster_engine():
 def test_the_front_page_is_silent_where_the_first_is_faster():
     measure(vllm=FAST, llama_cpp=SLOW)
     page = engines_page.side_by_side()
+    assert page.startswith("Without speculation llama.cpp (float32) serves smollm2-135m at 0.")
     assert ", slower |" in page
     assert "| more " in page
     assert engines_page.faster_baseline() == []

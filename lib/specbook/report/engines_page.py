@@ -128,28 +128,34 @@ def side_by_side() -> str:
         _steps(engines.steps(runs), names), _answers(engines.agreement(runs), names),
     ]  # fmt: skip
     shown = [markdown(table) for table in tables if len(table)]  # a campaign may have been broken off
-    return "\n\n".join([*shown, credit(runs, served_by(runs)), *window_warnings(runs)]) + "\n"
+    said = _baselines(runs, "above", "below")
+    return "\n\n".join([*said, *shown, credit(runs, served_by(runs)), *window_warnings(runs)]) + "\n"
 
 
 def faster_baseline() -> list[str]:
     """A sentence for the front page where another engine than the first has the faster baseline, weights and
     precision being the same; none where that is not shown.
     """
-    runs = records.of_chapter(PLAN, HARDWARE)
-    if not runs:
-        return []
+    said = _baselines(records.of_chapter(PLAN, HARDWARE), "above")
+    why = "If an engine is slow without drafts, part of its speed-up only makes up for that."
+    return [f"{why} {one}" for one in said]
+
+
+def _baselines(runs: RunSet, *sides: str) -> list[str]:
+    """A sentence for each engine with the first one's weights and precision: its speed without speculation
+    over the first one's, at the loads where it lies on these sides of 1.
+    """
     targets = _targets(runs)
-    first = next(iter(targets.values()))
-    ahead: dict[str, list[str]] = {}
-    for row in engines.by_target(runs).itertuples():
-        one = targets[row.target]
+    said: dict[str, list[str]] = {}
+    for row in engines.by_target(runs).itertuples() if runs else ():
+        one, first = targets[row.target], next(iter(targets.values()))
         alike = (one.dtype, one.quantization) == (first.dtype, first.quantization)
-        if alike and row.against is not None and row.against.side() == "above":
-            ahead.setdefault(_engine_title(one), []).append(f"{row.against.span('×')} ({row.load})")
+        if alike and row.against is not None and row.against.side() in sides:
+            said.setdefault(_engine_title(one), []).append(f"{row.against.span('×')} ({row.load})")
     return [
-        f"If an engine is slow without drafts, part of its speed-up only makes up for that. Without "
-        f"speculation {name} serves {first.name} at {listed(each)} the speed of {_engine_title(first)}."
-        for name, each in ahead.items()
+        f"Without speculation {name} serves {first.name} at {listed(each)} the speed of "
+        f"{_engine_title(first)}."
+        for name, each in said.items()
     ]
 
 
