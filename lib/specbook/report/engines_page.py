@@ -122,13 +122,14 @@ def side_by_side() -> str:
     runs = records.of_chapter(PLAN, HARDWARE)
     if not runs:
         return f"{NOTHING}\n"
-    names = {name: _engine_title(target) for name, target in _targets(runs).items()}
+    targets, speeds = _targets(runs), engines.by_target(runs)
+    names = {name: _engine_title(target) for name, target in targets.items()}
     tables = [
-        _speeds(engines.by_target(runs), names), _gains(runs, names),
+        _speeds(speeds, names), _gains(runs, names),
         _steps(engines.steps(runs), names), _answers(engines.agreement(runs), names),
     ]  # fmt: skip
     shown = [markdown(table) for table in tables if len(table)]  # a campaign may have been broken off
-    said = _baselines(runs, "above", "below")
+    said = _baselines(speeds, targets, "above", "below")
     return "\n\n".join([*said, *shown, credit(runs, served_by(runs)), *window_warnings(runs)]) + "\n"
 
 
@@ -136,19 +137,20 @@ def faster_baseline() -> list[str]:
     """A sentence for the front page where another engine than the first has the faster baseline, weights and
     precision being the same; none where that is not shown.
     """
-    said = _baselines(records.of_chapter(PLAN, HARDWARE), "above")
+    runs = records.of_chapter(PLAN, HARDWARE)
+    said = _baselines(engines.by_target(runs), _targets(runs), "above") if runs else []
     why = "If an engine is slow without drafts, part of its speed-up only makes up for that."
     return [f"{why} {one}" for one in said]
 
 
-def _baselines(runs: RunSet, *sides: str) -> list[str]:
+def _baselines(speeds: pd.DataFrame, targets: Mapping[str, Target], *sides: str) -> list[str]:
     """A sentence for each engine with the first one's weights and precision: its speed without speculation
     over the first one's, at the loads where it lies on these sides of 1.
     """
-    targets = _targets(runs)
+    first = next(iter(targets.values()))
     said: dict[str, list[str]] = {}
-    for row in engines.by_target(runs).itertuples() if runs else ():
-        one, first = targets[row.target], next(iter(targets.values()))
+    for row in speeds.itertuples():
+        one = targets[row.target]
         alike = (one.dtype, one.quantization) == (first.dtype, first.quantization)
         if alike and row.against is not None and row.against.side() in sides:
             said.setdefault(_engine_title(one), []).append(f"{row.against.span('×')} ({row.load})")
