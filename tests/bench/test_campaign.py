@@ -228,6 +228,17 @@ def test_a_batch_that_would_be_half_empty_is_refused(world):
     assert len(records.replay(few, HARDWARE.id)) == 8
 
 
+def test_a_cap_that_would_end_most_answers_is_refused(world):
+    campaign.measure([a_plan()])  # answers of 11 tokens, of 64 allowed
+    world.events.clear()
+    with pytest.raises(
+        ConfigError, match=r"^max_tokens 8 ends .* json: .* to 11 tokens where 64 were .* to code"
+    ):
+        campaign.measure([a_plan(max_tokens=8)])
+    assert not world.events
+    assert len(campaign.measure([a_plan(max_tokens=11), a_plan(max_tokens=8, capped=True)])) == 16
+
+
 def changed(monkeypatch, commit="a" * 40, dirty=True):
     monkeypatch.setattr(provenance, "git_state", lambda: (commit, dirty))
 

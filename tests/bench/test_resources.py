@@ -10,7 +10,7 @@ import pytest
 
 import factories
 from specbook import config, paths
-from specbook.bench import campaign, resources
+from specbook.bench import campaign, plan_notes, resources
 from specbook.config import machines, models
 from specbook.config.schema import Speculation, Target
 from specbook.errors import ConfigError
@@ -42,12 +42,14 @@ def test_closed_loops_with_too_few_requests_are_named():
 
 @pytest.mark.parametrize("hardware", config.hardwares())
 @pytest.mark.parametrize("group", config.GROUPS)
-def test_every_plan_asks_for_full_batches(hardware, group):
+def test_every_plan_asks_for_full_batches_and_whole_answers(hardware, group):
     names = config.chapters(["all", "appendix"], hardware)
     own = [name for name in names if group in config.read_file(config.file(name, hardware))]
-    points = [point for name in own for point in config.load(name, hardware, group).points()]
+    sweeps = [sweep for name in own for sweep in config.load(name, hardware, group).parts()]
+    points = [point for sweep in sweeps for point in sweep.points()]
     assert points
     assert resources.few_requests(points) is None
+    assert plan_notes.low_caps(sweeps, points) is None
 
 
 def test_a_dry_run_says_each_servers_sum():

@@ -83,7 +83,7 @@ def test_the_typical_case_stands_beside_the_best_case(tmp_path, project, monkeyp
     monkeypatch.setattr(windows, "repeats", lambda text: False)
     monkeypatch.setenv("SPECBOOK_RESULTS", str(tmp_path / "unlooped"))
     mine = config.load("02_eagle3", "cpu", "quick", max_tokens=100)  # no other test's runs
-    for sweep in (mine, *config.load(*headline.PUBLIC, "full").parts()):
+    for sweep in (mine, *config.load(headline.PUBLIC[0], "cpu", "full").parts()):
         synthetic.write(sweep)
     runs, path = records.replay(mine), readme(tmp_path)
     headline.write_readme(runs, path, tmp_path / "headline.png")

@@ -99,8 +99,8 @@ def measure(
 
     Raises:
         ConfigError: if models or prompts cannot be used, a plan is for another kind of machine, a closed loop
-            has too few requests, an experiment lacks its cluster, or what is missing would be measured with
-            uncommitted changes.
+            has too few requests, a cap would end most answers, an experiment lacks its cluster, or what is
+            missing would be measured with uncommitted changes.
         SpecbookError: if another campaign runs on this machine, or a record cannot be written.
         EngineError: if every point failed, or a lossless check did.
     """
@@ -109,7 +109,7 @@ def measure(
     with _alone():
         with console.busy("reading weights and what is on disk"):
             todo = missing(plans, hardware, since, replicate)
-            if problem := resources.few_requests(todo):
+            if problem := resources.few_requests(todo) or plan_notes.low_caps(sweeps, todo):
                 raise ConfigError(problem)
             if not dirty and (
                 todo

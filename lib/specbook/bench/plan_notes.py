@@ -7,7 +7,7 @@ from pathlib import Path
 
 from specbook import console, paths, records
 from specbook.config import Plan, prompt_files
-from specbook.config.schema import Target, Traffic, resolve_model
+from specbook.config.schema import Point, Target, Traffic, resolve_model
 from specbook.engine import preflight
 from specbook.errors import ConfigError
 from specbook.records.run import RunRecord
@@ -32,14 +32,25 @@ def of_lengths(sweeps: Iterable[Plan]) -> list[str]:
     return list(dict.fromkeys(filter(None, map(too_long, sweeps))))
 
 
-def of_caps(sweeps: Iterable[Plan]) -> list[str]:
-    """Where records of a larger cap say that `max_tokens` ends most answers, and which cap would not."""
+def low_caps(sweeps: Iterable[Plan], todo: Iterable[Point]) -> str | None:
+    """Which caps end most answers, by records of a larger one, and which would not.
+
+    Of the points to measure alone, in sweeps that do not say that they are `capped`.
+    """
+    wanted = {point.key for point in todo}
+    points = (point for sweep in sweeps if not sweep.capped for point in sweep.points())
+    asked = dict.fromkeys((point.target, point.traffic) for point in points if point.key in wanted)
     runs = [run for run in records.load() if run.status == "ok" and run.point.speculation is None]
-    notes = (_capped(runs, plan.target, traffic) for plan in sweeps for traffic in plan.traffic())
-    return list(dict.fromkeys(filter(None, notes)))
+    found = dict.fromkeys(filter(None, (_low_cap(runs, *one) for one in asked)))
+    if not found:
+        return None
+    return (
+        f"{'; '.join(found)}. Such answers are all as long as the cap. To fix: set max_tokens to what nine "
+        "of ten had; or --set capped=true, or `capped: true` in the plan, if their length is not what you ask"
+    )
 
 
-def _capped(runs: Sequence[RunRecord], target: Target, traffic: Traffic) -> str | None:
+def _low_cap(runs: Sequence[RunRecord], target: Target, traffic: Traffic) -> str | None:
     asked = attrgetter("domain", "prompts", "temperature")
     own = [run for run in runs if run.point.target.model == target.model]
     alike = [run for run in own if asked(run.point.traffic) == asked(traffic)]
@@ -49,9 +60,10 @@ def _capped(runs: Sequence[RunRecord], target: Target, traffic: Traffic) -> str 
     tokens = records.requests(longest)["output_tokens"]
     if tokens.median() <= traffic.max_tokens:
         return None
+    most = tokens.quantile(0.9, interpolation="higher")
     return (
         f"max_tokens {traffic.max_tokens} ends most answers of {target.name} to {traffic.domain}: nine of "
-        f"ten had up to {tokens.quantile(0.9):.0f} tokens where {allowed} were allowed"
+        f"ten had up to {most:.0f} tokens where {allowed} were allowed"
     )
 
 
@@ -60,7 +72,7 @@ def say(sweeps: Sequence[Plan]) -> None:
     heads = starmap(preflight.past_training, (arm for sweep in sweeps for arm in sweep.arms()))
     notes = {
         "warning:": dict.fromkeys(filter(None, heads)),
-        "note:": [*of_sampling((sweep.target, sweep.temperature) for sweep in sweeps), *of_caps(sweeps)],
+        "note:": of_sampling((sweep.target, sweep.temperature) for sweep in sweeps),
         "prompts:": [*of_prompts(one for sweep in sweeps for one in sweep.traffic()), *of_lengths(sweeps)],
     }
     for label, texts in notes.items():

@@ -101,6 +101,8 @@ class Plan(AnyPlan):
     poisson_window_s: float = Field(default=0, ge=0, le=86_400)
     """How long requests keep arriving; their number is this times the rate."""
     max_tokens: int
+    capped: bool = False
+    """`max_tokens` ends most answers on purpose, to save time; it is refused where records say so."""
     temperature: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     seed: int = 0
     restarts: int = Field(ge=1, le=1000)

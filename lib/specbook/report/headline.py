@@ -53,8 +53,8 @@ LOOPS = (
     "Text that repeats itself is the easiest to draft. So the speed-up of decoding is given twice where such "
     "answers hold more than a quarter of the tokens: with them, and without."
 )
-PUBLIC = ("09_public", "cpu")
-"""The chapter of the typical case, and the hardware of its plan."""
+PUBLIC = ("09_public", "appendix_public_batch")
+"""The plans of the typical case."""
 NOTHING = "**No answer yet.** No chapter with speculation has a plan for this hardware.\n"
 
 
@@ -113,7 +113,8 @@ def answer(best: pd.DataFrame, runs: Sequence[RunRecord]) -> str:
     pocket = [BEST_CASE] * all(name.startswith("pocket-") for name in targets)
     cases, others = [], []
     if targets == {"pocket-dense"}:
-        cases = _cases(best, runs, records.of_chapter(*PUBLIC))
+        public = RunSet(run for plan in PUBLIC for run in records.of_chapter(plan, "cpu"))
+        cases = _cases(best, runs, public)
         others = [*break_even_page.front(), *engines_page.faster_baseline()]
     return "\n\n".join([*pocket, speeds, *cases, *again, *_loops(best, runs), *others])
 
