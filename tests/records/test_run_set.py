@@ -51,3 +51,16 @@ def test_a_plan_replayed_again_has_its_tables(runs):
     assert records.replay(plan) is runs
     records.append(runs[0].model_copy(update={"run_id": "again", "started_at": "2027-01-01T00:00:00Z"}))
     assert records.replay(plan) is not runs
+
+
+def test_only_runs_of_one_machine_and_target_are_joined(runs):
+    one, other = runs[0], runs[-1]
+    elsewhere = other.model_copy(
+        update={"hardware": other.hardware.model_copy(update={"id": "cpu-other-2c"})}
+    )
+    named = other.point.target.model_copy(update={"name": "another"})
+    renamed = other.model_copy(update={"point": other.point.model_copy(update={"target": named})})
+    joined = RunSet([one]).joined([other, elsewhere, renamed])
+    assert {id(run) for run in joined} == {id(one), id(other)}
+    batches = [run.point.load.concurrency for run in runs.joined([])]
+    assert batches == sorted(batches)

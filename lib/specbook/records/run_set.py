@@ -125,6 +125,12 @@ class RunSet(tuple[RunRecord, ...]):
         """The runs with speculation."""
         return self._only(lambda run: run.point.speculation is not None)
 
+    def joined(self, others: Iterable[RunRecord]) -> "RunSet":
+        """These runs and those of the others on their machine, with their target; small batches first."""
+        mine = {(run.hardware.id, run.point.target) for run in self}
+        more = [run for run in others if (run.hardware.id, run.point.target) in mine]
+        return RunSet(sorted([*self, *more], key=lambda run: run.point.load.concurrency or 0))
+
     def _only(self, wanted: Callable[[RunRecord], bool]) -> "RunSet":
         """Those wanted; this set, with its tables, where that is all of it."""
         runs = list(filter(wanted, self))

@@ -54,7 +54,7 @@ LOOPS = (
     "answers hold more than a quarter of the tokens: with them, and without."
 )
 PUBLIC = ("09_public", "appendix_public_batch")
-"""The plans of the typical case."""
+"""Plans of the typical case: a chapter's, and one of more sets at batch 8."""
 NOTHING = "**No answer yet.** No chapter with speculation has a plan for this hardware.\n"
 
 
@@ -113,10 +113,15 @@ def answer(best: pd.DataFrame, runs: Sequence[RunRecord]) -> str:
     pocket = [BEST_CASE] * all(name.startswith("pocket-") for name in targets)
     cases, others = [], []
     if targets == {"pocket-dense"}:
-        public = RunSet(run for plan in PUBLIC for run in records.of_chapter(plan, "cpu"))
-        cases = _cases(best, runs, public)
+        cases = _cases(best, runs, public_runs())
         others = [*break_even_page.front(), *engines_page.faster_baseline()]
     return "\n\n".join([*pocket, speeds, *cases, *again, *_loops(best, runs), *others])
+
+
+def public_runs() -> RunSet:
+    """The runs of the typical case; empty where its chapter was never measured."""
+    chapter, more = (records.of_chapter(plan, "cpu") for plan in PUBLIC)
+    return chapter.joined(more)
 
 
 def _inside(again: Estimate, first: Estimate) -> str:

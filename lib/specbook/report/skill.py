@@ -42,7 +42,7 @@ Runs = Sequence[RunRecord]
 def text(hardware: str = "cpu") -> str:
     """The whole document, of the full plans' records on one hardware folder."""
     dense, head = _runs("03_p_eagle", hardware), _runs("02_eagle3", hardware)
-    public = records.of_chapter(*headline.PUBLIC)
+    public = headline.public_runs()
     moe, _ = moe_tables.by_target(plans.load("05_moe", hardware, "full"), _runs("05_moe", hardware))
     cluster = experiments.replay(plans.load("07_hpa", hardware, "full"), partial=True)
     named = cluster_page.named(cluster)
