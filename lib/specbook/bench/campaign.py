@@ -109,7 +109,7 @@ def measure(
     with _alone():
         with console.busy("reading weights and what is on disk"):
             todo = missing(plans, hardware, since, replicate)
-            if problem := resources.few_requests(todo) or plan_notes.low_caps(sweeps, todo):
+            if problem := refusal(plans, todo):
                 raise ConfigError(problem)
             if not dirty and (
                 todo
@@ -128,6 +128,12 @@ def measure(
         tried = [record for plan in plans for record in experiments.measure(plan, hardware, since)]
         records.pack(hardware.id)
     return [*made, *tried]
+
+
+def refusal(plans: Sequence[AnyPlan], todo: Sequence[Point]) -> str | None:
+    """Why these points of the plans would not show what they name: windows that are not full, answers cut."""
+    sweeps = (sweep for plan in plans for sweep in plan.parts())
+    return resources.few_requests(todo) or plan_notes.low_caps(sweeps, todo)
 
 
 def _refuse_impossible(plans: Sequence[AnyPlan], hardware: Hardware, replicate: bool) -> None:

@@ -12,7 +12,7 @@ from statistics import median
 from typing import NamedTuple
 
 from specbook import engine, records
-from specbook.bench import campaign, experiments, lossless_check, plan_notes, resources
+from specbook.bench import campaign, experiments, lossless_check, resources
 from specbook.bench.experiments import Work
 from specbook.bench.hardware import detect
 from specbook.config import AnyPlan, machines, order
@@ -54,8 +54,7 @@ def preview(plans: Sequence[AnyPlan], since: datetime | None = None, replicate: 
     counted += f"; and {checks} lossless checks of four servers each" * bool(checks)
     counted += f"; and {_experiments(others, done, machine)}" * bool(others)
     lines = list(dict.fromkeys([*servers, *(asked.title for asked in others), *resources.lines(plans)]))
-    sweeps = (sweep for plan in plans for sweep in plan.parts())
-    return Preview(lines, counted, resources.few_requests(todo) or plan_notes.low_caps(sweeps, todo))
+    return Preview(lines, counted, campaign.refusal(plans, todo))
 
 
 def _capacity(arms: Sequence[Arm]) -> int:

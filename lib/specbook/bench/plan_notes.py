@@ -35,17 +35,19 @@ def of_lengths(sweeps: Iterable[Plan]) -> list[str]:
 def low_caps(sweeps: Iterable[Plan], todo: Iterable[Point]) -> str | None:
     """Which caps end most answers, by records of a larger one, and which would not.
 
-    Of the points to measure alone, in sweeps that do not say that they are `capped`.
+    Only points to measure count, and no sweep that is `capped`.
     """
     wanted = {point.key for point in todo}
     points = (point for sweep in sweeps if not sweep.capped for point in sweep.points())
     asked = dict.fromkeys((point.target, point.traffic) for point in points if point.key in wanted)
+    if not asked:
+        return None
     runs = [run for run in records.load() if run.status == "ok" and run.point.speculation is None]
-    found = dict.fromkeys(filter(None, (_low_cap(runs, *one) for one in asked)))
-    if not found:
+    low = dict.fromkeys(filter(None, (_low_cap(runs, *one) for one in asked)))
+    if not low:
         return None
     return (
-        f"{'; '.join(found)}. Such answers are all as long as the cap. To fix: set max_tokens to what nine "
+        f"{'; '.join(low)}. Such answers are all as long as the cap. To fix: set max_tokens to what nine "
         "of ten had; or --set capped=true, or `capped: true` in the plan, if their length is not what you ask"
     )
 
