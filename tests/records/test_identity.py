@@ -82,6 +82,18 @@ def test_library_paths_and_devices_are_no_part_of_it(shipped):
     assert run.identity(record.point, other) == run.identity(record.point, record.provenance)
 
 
+def test_a_drafting_package_is_part_of_its_methods_points(shipped):
+    record = next(r for r in shipped if r.point.speculation is not None)
+    suffix = schema.Speculation(method="suffix", num_speculative_tokens=8)
+    point = record.point.model_copy(update={"speculation": suffix})
+    installed = record.provenance.versions | {"arctic-inference": "0.1.1"}
+    origin = record.provenance.model_copy(update={"versions": installed})
+    beside = record.model_copy(update={"provenance": origin})
+    assert run.identity(record.point, origin) == run.identity(record.point, record.provenance)
+    assert run.identity(point, origin) != run.identity(point, record.provenance)
+    assert run.setup(beside) == run.setup(record)
+
+
 def test_arms_share_a_setup_and_differ_in_identity(shipped):
     cells = {}
     for record in shipped:

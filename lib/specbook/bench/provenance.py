@@ -68,7 +68,7 @@ def refuse_uncommitted() -> None:
 def versions() -> dict[str, str]:
     """Installed versions of Python, PACKAGES, and what engines and methods need."""
     engines = (package for each in engine.known() for package in each.packages)
-    drafters = (wanted.partition("==")[0] for each in methods.known() for _, wanted in each.packages)
+    drafters = (package for each in methods.known() for package in each.requirements())
     found = {name: version(name) for name in (*PACKAGES, *engines, *drafters)}
     return {"python": platform.python_version()} | {name: own for name, own in found.items() if own}
 

@@ -6,6 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
+from specbook.config import methods
 from specbook.config.chapter import Experiment
 from specbook.config.schema import KEY_VERSION, Frozen, Point, digest
 
@@ -273,8 +274,11 @@ def identity(point: Point, origin: Provenance) -> str:
     """16 hex digits: the point, the engine with its build and environment, the weights and the prompts.
 
     Two records of one identity repeat the same measurement; a name shown to people is no part of it.
+    A package that drafts is a part of its own method's points, as the weights of a draft are.
     """
-    return digest([point.key, engine(origin), origin.weights_sha256, origin.prompts_sha256], 16)
+    drafting = point.speculation.drafting.requirements() if point.speculation else ()
+    drafts = origin.weights_sha256 | {name: origin.versions.get(name) for name in drafting}
+    return digest([point.key, engine(origin), drafts, origin.prompts_sha256], 16)
 
 
 def setup(record: RunRecord) -> str:
@@ -291,7 +295,8 @@ def engine(origin: Provenance) -> str:
 
 @lru_cache(maxsize=256)  # thousands of records have the same few
 def _engine(versions: tuple[tuple[str, str], ...], variables: tuple[tuple[str, str], ...]) -> str:
-    build = {name: version for name, version in versions if name not in BESIDE}
+    drafting = {name for method in methods.known() for name in method.requirements()}
+    build = {name: version for name, version in versions if name not in BESIDE | drafting}
     return digest([build, {k: _value(k, v) for k, v in variables if k not in NEUTRAL}], 16)
 
 

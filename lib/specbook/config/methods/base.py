@@ -73,6 +73,11 @@ class Method:
             if find_spec(module) is None:
                 raise ConfigError(f"method {cls.name!r} needs {requirement}: `pip install {requirement}`")
 
+    @classmethod
+    def requirements(cls) -> tuple[str, ...]:
+        """Names of the packages that the method needs, without their versions."""
+        return tuple(requirement.partition("==")[0] for _, requirement in cls.packages)
+
     heads: ClassVar[tuple[str, ...]] = ()
     """Heads of `config.heads` that this method serves; none where it takes no head."""
 
