@@ -81,6 +81,12 @@ def test_one_setting_for_all_stands_beside_the_best_case():
     )
 
 
+def test_an_arm_of_one_domain_is_no_setting_for_all():
+    partial = runs({0: 100.0, 3: 300.0}, domains=["json"])
+    single = speedup.best_over_domains([*runs(WINS), *partial])
+    assert set(single["arm"]) == {"EAGLE-3 K=1 (compiled)"}
+
+
 def test_one_combination_is_no_best_case():
     told = answer(runs(WINS, domains=["code"], batches=[8]))
     assert told.startswith(

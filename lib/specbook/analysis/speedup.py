@@ -216,7 +216,7 @@ def best_k(runs: RunSet, by: tuple[str, ...] = ("load",)) -> pd.DataFrame:
     table = table[table["method"] != "baseline"]
     group = [*(name for name in NAMES if name not in ("load", "domain")), *by, "method"]
     means = _macro(table, [*group, "arm"]).rename(columns={"speedup": "group_speedup"})
-    means = means[means["cells"] == means.groupby(group)["cells"].transform("max")].copy()
+    means = _fullest(means, group).copy()
     means["arms"] = means.groupby(group)["arm"].transform("size")
     best = means.loc[means.groupby(group, sort=False)["group_speedup"].idxmax()]
     return table.merge(best[[*group, "arm", "group_speedup", "arms"]], on=[*group, "arm"])
@@ -255,15 +255,21 @@ def _macro(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     ).reset_index()
 
 
+def _fullest(means: pd.DataFrame, group: list[str]) -> pd.DataFrame:
+    """Rows of as many cells as the fullest of their group has: a mean of fewer is one of other cells."""
+    return means[means["cells"] == means.groupby(group)["cells"].transform("max")]
+
+
 def best_over_domains(runs: Iterable[RunRecord]) -> pd.DataFrame:
     """One row of `across_domains` per load: the arm, baselines aside, that is fastest over the domains.
 
+    Only arms measured on as many domains as the fullest one compete.
     `estimate` is its mean over these domains: its interval covers restarts and prompts, the domains are held
     fixed.
     """
     table = speedups(runs)
     table = table[table["method"] != "baseline"]
-    means = across_domains(table)
+    means = _fullest(across_domains(table), ["load"])
     best = means.loc[means.groupby("load", sort=False)["speedup"].idxmax()] if len(means) else means
     cells = [table[(table["load"] == row.load) & (table["arm"] == row.arm)] for row in best.itertuples()]
     return best.assign(estimate=[over_domains(own) for own in cells])

@@ -53,8 +53,8 @@ LOOPS = (
     "Text that repeats itself is the easiest to draft. So the speed-up of decoding is given twice where such "
     "answers hold more than a quarter of the tokens: with them, and without."
 )
-PUBLIC = ("09_public", "appendix_public_batch")
-"""Plans of the typical case: a chapter's, and one of more sets at batch 8."""
+PUBLIC = ("09_public", "appendix_public_batch", "appendix_public_suffix")
+"""Plans of the typical case: a chapter's, one of more sets at batch 8, and one of suffix trees."""
 NOTHING = "**No answer yet.** No chapter with speculation has a plan for this hardware.\n"
 
 
@@ -120,8 +120,8 @@ def answer(best: pd.DataFrame, runs: Sequence[RunRecord]) -> str:
 
 def public_runs() -> RunSet:
     """The runs of the typical case; empty where its chapter was never measured."""
-    chapter, more = (records.of_chapter(plan, "cpu") for plan in PUBLIC)
-    return chapter.joined(more)
+    chapter, *more = (records.of_chapter(plan, "cpu") for plan in PUBLIC)
+    return chapter.joined(run for plan in more for run in plan)
 
 
 def _inside(again: Estimate, first: Estimate) -> str:
