@@ -15,6 +15,7 @@ from specbook.suggestions import explain, near
         ("x", [], " (known: none)"),
         (None, ["quick"], " (known: quick)"),
         (8, ["a", 1], " (known: 1, a)"),
+        (8, "abcdefghijklmnopqrstuvwxyz", f" (known: {', '.join('abcdefghijklmnopqrst')}, and 6 more)"),
     ],
 )
 def test_near_names_the_match_or_what_is_known(word, known, want):

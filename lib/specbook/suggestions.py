@@ -10,6 +10,8 @@ from pydantic import BaseModel, ValidationError
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's parser, ten times as fast, where PyYAML was built with it: all its wheels are."""
+MOST_KNOWN = 20
+"""Known words listed beside one that is not; of more, the count is said."""
 NO_YAML = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, RecursionError)
 """What PyYAML raises of text that it cannot read: a tag whose value does not fit is a plain Python error."""
 
@@ -26,10 +28,12 @@ def close(word: Any, candidates: Iterable[Any]) -> str | None:
 
 
 def near(word: Any, candidates: Iterable[Any]) -> str:
-    """` (did you mean 'x'?)` when a known word is close, else the known words."""
+    """` (did you mean 'x'?)` when a known word is close, else known words."""
     candidates = sorted(map(str, candidates))
-    match = close(word, candidates)
-    return f" (did you mean {match!r}?)" if match else f" (known: {', '.join(candidates) or 'none'})"
+    if match := close(word, candidates):
+        return f" (did you mean {match!r}?)"
+    more = f", and {len(candidates) - MOST_KNOWN} more" if len(candidates) > MOST_KNOWN else ""
+    return f" (known: {', '.join(candidates[:MOST_KNOWN]) or 'none'}{more})"
 
 
 def explain(error: ValidationError, model: type[BaseModel], beside: Iterable[str] = ()) -> str:
