@@ -1,5 +1,6 @@
 """A figure in a page: both layouts, colours that follow the page, and points that say what they stand for."""
 
+import itertools
 import re
 from xml.etree import ElementTree
 
@@ -165,6 +166,22 @@ def test_a_panel_names_only_what_was_measured_at_its_batch(table):
     below = [[label.get_text() for label in ax.get_xticklabels()] for ax in axes]
     assert below == [["gsm-\nsymbolic", "mt-bench"], ["json"]]
     plt.close(axes[0].get_figure())
+
+
+@pytest.mark.parametrize(
+    ("names", "slanted"), [(["json", "math", "chat", "code", "prose"], False), (["humaneval"] * 6, True)]
+)
+def test_names_are_slanted_only_where_they_would_touch(names, slanted):
+    ax, *_ = style.panels(3, height=3.0)
+    style.names_axis(ax, names)
+    ax.get_figure().canvas.draw()
+    ticks = ax.get_xticklabels()
+    assert [tick.get_text() for tick in ticks] == names
+    assert (ticks[0].get_rotation() > 0) == slanted
+    if not slanted:
+        boxes = [tick.get_window_extent() for tick in ticks]
+        assert all(one.x1 < two.x0 for one, two in itertools.pairwise(boxes))
+    plt.close(ax.get_figure())
 
 
 def test_no_panel_cuts_off_a_value_of_a_later_one():

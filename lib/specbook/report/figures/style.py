@@ -34,6 +34,8 @@ STYLE = {
 LETTERS_PER_INCH = 12  # at the small print's 10 points
 NAME_LETTERS = 9
 """Letters of a name below an axis, on one line: `gsm-symbolic` beside `sharegpt` touched it."""
+PANELS_SHARE = 0.85
+"""Of a figure's width, what its panels have; the rest is for their axes."""
 LABEL_WIDTH, LEADER, LABELS_APART, TOP = 0.3, 0.05, 0.1, 0.95
 """Room right of the lines for their names, the part of it that leads from a line to its name, the least
 distance between two, and the highest, which is below the title: shares of the axes."""
@@ -213,8 +215,17 @@ def placed(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def names_axis(ax: Axes, names: Sequence[str]) -> None:
-    """A tick for each name, a long one broken at its hyphen, and no line of the grid."""
-    ax.set_xticks(range(len(names)), [textwrap.fill(n, NAME_LETTERS, break_long_words=False) for n in names])
+    """A tick for each name, a long one broken at its hyphen, and no line of the grid.
+
+    Where the names would touch each other they are slanted, and whole.
+    """
+    lines = [textwrap.fill(name, NAME_LETTERS, break_long_words=False) for name in names]
+    panel = PANELS_SHARE * ax.get_figure(root=True).get_figwidth() / ax.get_gridspec().ncols  # inches
+    widest = max(map(len, "\n".join(lines).split("\n")))
+    if widest * len(names) <= LETTERS_PER_INCH * panel:
+        ax.set_xticks(range(len(names)), lines)
+    else:
+        ax.set_xticks(range(len(names)), names, rotation=35, ha="right", rotation_mode="anchor")
     ax.grid(axis="x", visible=False)
 
 
