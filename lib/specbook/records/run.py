@@ -295,8 +295,8 @@ def engine(origin: Provenance) -> str:
 
 @lru_cache(maxsize=256)  # thousands of records have the same few
 def _engine(versions: tuple[tuple[str, str], ...], variables: tuple[tuple[str, str], ...]) -> str:
-    drafting = {name for method in methods.known() for name in method.requirements()}
-    build = {name: version for name, version in versions if name not in BESIDE | drafting}
+    beside = BESIDE.union(*(method.requirements() for method in methods.known()))
+    build = {name: version for name, version in versions if name not in beside}
     return digest([build, {k: _value(k, v) for k, v in variables if k not in NEUTRAL}], 16)
 
 
