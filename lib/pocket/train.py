@@ -311,6 +311,7 @@ def _trained_head(served: Target, recipe: "HeadRecipe", out: Path, report: Calla
         folder, samples, recipe.target_layer_ids, answered.parent / "states", recipe.router_noise
     )
     shutil.rmtree(work / "checkpoints", ignore_errors=True)
+    report(f"{out.name}: {recipe.epochs} epochs")
     return draft.train_head(folder, data, recipe, work / "checkpoints", out)
 
 

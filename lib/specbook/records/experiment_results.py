@@ -377,3 +377,23 @@ class DayArms(Frozen):
     """All arms of all restarts, in the order in which they were measured."""
 
     arms: tuple[DayArm, ...]
+
+
+# what making a model takes
+
+
+class TrainingStep(Frozen):
+    """What a stage of training reported, and the time until it reported again or ended."""
+
+    name: str
+    seconds: float
+
+
+class TrainingTimes(Frozen):
+    """A stage of training from nothing."""
+
+    steps: tuple[TrainingStep, ...]
+    peak_rss_bytes: int
+    """Of the largest process, the trainer or its server."""
+    disk_bytes: int
+    """What it left under `build/`: packages, models, answers, hidden states, checkpoints."""
