@@ -194,3 +194,10 @@ def test_short_forms_precede_settings_that_add_sizes():
 def test_a_setting_that_is_none_is_named(text):
     with pytest.raises(ConfigError, match=f"--set {text.partition('[')[0]}"):
         plan_overrides.settings([text])
+
+
+def test_a_number_of_base_60_is_no_mapping():
+    assert yaml.safe_load("{32:8}") == {1928: None}
+    with pytest.raises(ConfigError, match=r"num_requests=\{32:8\}: put a blank after the colon"):
+        plan_overrides.settings(["num_requests={32:8}"])
+    assert plan_overrides.settings(["a={32: 8}", "b=x1:2"]) == {"a": {32: 8}, "b": "x1:2"}

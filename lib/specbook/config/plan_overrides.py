@@ -67,6 +67,8 @@ def settings(texts: Sequence[str]) -> dict[str, Any]:
         except NO_YAML as error:
             why = " ".join(str(error).split())
             raise ConfigError(f"--set {text}: the value is not YAML ({why})") from error
+        if re.search(r"\{[^}]*\b\d+:\d", value):  # to YAML `{32:8}` holds one number, of base 60
+            raise ConfigError(f"--set {text}: put a blank after the colon, as in {{32: 8}}")
         head, _, key = name.partition(".")
         parameters[head] = {**parameters.get(head, {}), key: parsed} if key else parsed
     return parameters

@@ -39,6 +39,23 @@ def speeds(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns).set_index(["load", "domain"])
 
 
+def cases(arms: pd.DataFrame, loops: pd.DataFrame) -> pd.DataFrame:
+    """Table of every arm of `prediction.bounds`, smaller K first: the speed-up, tokens/s without a draft and
+    with it, the tokens of a step, and from `summaries.loops` the answers that loop.
+    """
+    where = ["load", "domain"]
+    table = arms.merge(loops[[*where, "loops"]], on=where)
+    table = table.assign(place=table.groupby(where, sort=False).ngroup())
+    table = table.sort_values(["place", "method", "num_speculative_tokens"])
+    before, after = (table[name].map("{:.1f}".format) for name in ("baseline_tokens_per_s", "tokens_per_s"))
+    columns = {
+        "load": table["load"], "domain": table["domain"], "arm": table["label"],
+        "speed-up": table["estimate"].map(span), "tokens/s": before + " → " + after,
+        "tokens a step": table["length"].round(2), "answers that loop, %": table["loops"].map(percent),
+    }  # fmt: skip
+    return pd.DataFrame(columns).set_index([*where, "arm"])
+
+
 def settings(table: pd.DataFrame) -> pd.DataFrame:
     """Table of the one setting for all traffic at each load, from `speedup.best_over_domains`."""
     shown = {"above": "faster", "below": "slower", "within": "no difference shown", None: "no interval"}

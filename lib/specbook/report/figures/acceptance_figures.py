@@ -151,6 +151,18 @@ def by_request(table: pd.DataFrame) -> Axes:
     return ax
 
 
+@style.or_words("Sampled answers: not measured yet.")
+def by_temperature(table: pd.DataFrame) -> list[Axes]:
+    """Plot of what a step yields against the temperature, a panel an arm (`label`) and a line a domain."""
+    axes, domains = style.panel_for_each(table["label"], height=3.8, share_y=True), ordered(table["domain"])
+    for label, ax in axes.items():
+        for domain in domains:
+            line = table[(table["label"] == label) & (table["domain"] == domain)]
+            ax.plot("temperature", "length", data=line, **look(domain, domains))
+        ax.set_xlabel("temperature")
+    return style.finish(axes.values(), "tokens per step")
+
+
 @style.or_words("Experts touched: not measured yet.")
 def experts_touched(table: pd.DataFrame, num_experts: int, num_experts_per_token: int) -> Axes:
     """Rows of `moe_tables.touched`: experts against a step's tokens; the line is independent routing."""
