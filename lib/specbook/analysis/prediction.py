@@ -27,7 +27,7 @@ AVERAGED = "all, averaged"
 """In place of a domain: the geometric mean over all."""
 BOUNDS = (
     "load", "domain", "arm", "method", "label", "num_speculative_tokens", "length", "cost", "bound",
-    "speedup", "estimate", "baseline_tokens_per_s", "tokens_per_s", "share", "decoding",
+    "speedup", "low", "high", "estimate", "baseline_tokens_per_s", "tokens_per_s", "share", "decoding",
 )  # fmt: skip
 SPEEDUPS = (
     "load", "concurrency", "domain", "method", "num_speculative_tokens", "cost", "alpha", "length",

@@ -115,6 +115,23 @@ def by_method(best: pd.DataFrame) -> list[Axes]:
 
 
 @style.or_words(NO_PAIR)
+def by_temperature(table: pd.DataFrame) -> list[Axes]:
+    """Rows of `prediction.bounds` with a `temperature`: a panel an arm, and its domains side by side."""
+    heats, domains = sorted(set(table["temperature"])), ordered(table["domain"])
+    axes = style.panel_for_each(table["label"], height=4.0, share_y=True)
+    for label, ax in axes.items():
+        for domain in domains:
+            cell = table[(table["label"] == label) & (table["domain"] == domain)]
+            aside = (domains.index(domain) - (len(domains) - 1) / 2) * 0.13
+            there = cell.assign(place=cell["temperature"].map(heats.index) + aside)
+            style.with_interval(ax, there, "place", ENDS, TIMES, linestyle="none", **look(domain, domains))
+        ax.set_xticks(range(len(heats)), [f"{heat:g}" for heat in heats])
+        ax.set_xlabel("temperature")
+        style.ratio_axis(ax, _values(table))
+    return style.finish(axes.values(), "speed-up over the baseline")
+
+
+@style.or_words(NO_PAIR)
 def by_traffic(table: pd.DataFrame) -> list[Axes]:
     """Rows of `speedup.speedups` with speculation: speed-up against K; open-ended domains are dashed."""
     axes = style.by_load_and_method(table, ENDS, TIMES)
