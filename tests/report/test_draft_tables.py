@@ -6,6 +6,8 @@ import pandas as pd
 from specbook.analysis.prediction import AVERAGED, CROSSOVERS
 from specbook.report import tables
 from specbook.report.figures import acceptance_figures as draw
+from specbook.report.figures import speedup_figures
+from specbook.stats.estimate import Estimate
 
 
 def counters(method, domain, conditional, trained_depth=np.nan):
@@ -57,3 +59,31 @@ def test_how_much_of_the_bound_arrives():
     shown = tables.bounds(table)
     assert list(shown["of the bound"]) == ["95 %", "50 %"]
     assert list(shown["decoding alone"]) == ["100 %", "90 %"]
+
+
+def case(domain, k, speedup, **more):
+    ratio = Estimate(value=speedup, low=None, high=None, n=1, unit_of_n="restarts", method="none")
+    return {
+        "load": "batch 1", "domain": domain, "method": "ngram", "label": f"ngram K={k}",
+        "num_speculative_tokens": k, "length": 1.5, "speedup": speedup, "low": None, "high": None,
+        "baseline_tokens_per_s": 20.0, "tokens_per_s": 20 * speedup, "estimate": ratio, **more,
+    }  # fmt: skip
+
+
+def test_every_case_is_listed_with_the_smaller_k_first():
+    arms = pd.DataFrame([case("json", 5, 1.5), case("code", 3, 0.9), case("json", 3, 1.2)])
+    loops = pd.DataFrame({"load": "batch 1", "domain": ["code", "json"], "loops": [0.25, 0.0]})
+    shown = tables.cases(arms, loops)
+    assert [key[1:] for key in shown.index] == [
+        ("json", "ngram K=3"), ("json", "ngram K=5"), ("code", "ngram K=3"),
+    ]  # fmt: skip
+    assert list(shown["tokens/s"]) == ["20.0 → 24.0", "20.0 → 30.0", "20.0 → 18.0"]
+    assert list(shown["answers that loop, %"]) == ["0.0", "0.0", "25.0"]
+
+
+def test_temperatures_are_drawn_in_their_order():
+    rows = [case("json", 3, 2 - heat, temperature=heat) for heat in (1.0, 0.0, 0.2)]
+    (ax,) = speedup_figures.by_temperature(pd.DataFrame(rows))
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["0", "0.2", "1"]
+    (ax,) = draw.by_temperature(pd.DataFrame(rows))
+    assert list(ax.lines[0].get_xdata()) == [0.0, 0.2, 1.0]

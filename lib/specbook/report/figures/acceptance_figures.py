@@ -157,7 +157,7 @@ def by_temperature(table: pd.DataFrame) -> list[Axes]:
     axes, domains = style.panel_for_each(table["label"], height=3.8, share_y=True), ordered(table["domain"])
     for label, ax in axes.items():
         for domain in domains:
-            line = table[(table["label"] == label) & (table["domain"] == domain)]
+            line = table[(table["label"] == label) & (table["domain"] == domain)].sort_values("temperature")
             ax.plot("temperature", "length", data=line, **look(domain, domains))
         ax.set_xlabel("temperature")
     return style.finish(axes.values(), "tokens per step")
