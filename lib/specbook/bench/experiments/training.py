@@ -42,18 +42,18 @@ def time_training(asked: Training) -> TrainingTimes:
                 command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True
             )
             assert process.stdout is not None
-            said = [(line.strip(), time.monotonic()) for line in process.stdout if REPORT.match(line)]
+            reports = [(line.strip(), time.monotonic()) for line in process.stdout if REPORT.match(line)]
             _, status, usage = os.wait4(process.pid, 0)  # of this process and its servers alone
             ended = time.monotonic()
             if status:
                 log.seek(0)
-                words = [line.strip() for line in log if line.strip()]
-                raise ConfigError(f"`specbook train {asked.stage}` failed: {' '.join(words[-3:])}")
+                errors = [line.strip() for line in log if line.strip()]
+                raise ConfigError(f"`specbook train {asked.stage}` failed: {' '.join(errors[-3:])}")
         disk = sum(path.lstat().st_size for path in (root / "build").rglob("*"))
-    starts = [began, *(at for _, at in said[1:]), ended]
+    starts = [began, *(at for _, at in reports[1:]), ended]
     steps = [
         TrainingStep(name=line.replace(f"{root}/", ""), seconds=round(end - start, 1))
-        for (line, _), start, end in zip(said, starts, starts[1:], strict=False)
+        for (line, _), start, end in zip(reports, starts, starts[1:], strict=False)
     ]
     return TrainingTimes(steps=tuple(steps), peak_rss_bytes=usage.ru_maxrss * 1024, disk_bytes=disk)
 
