@@ -10,7 +10,8 @@ from pathlib import Path
 from safetensors import safe_open
 from tabulate import tabulate
 
-from pocket import next_version, quality, study
+from pocket import cut, next_version, quality, study
+from pocket.catalogue import COPIES
 from specbook import paths
 from specbook.bench import provenance
 
@@ -47,12 +48,13 @@ prompt says and goes on in words that it does not. `code` and `prose` are real t
 DATA = """\
 **Data.** `math`, `json` and `sql` come from templates in `lib/pocket/corpus/`, without end. `code`,
 `chat` and `prose` come from the source, the docstrings and the language reference of the CPython that ran the
-training (PSF licence 2.0). The pocket models see no other text. `smollm2-135m-eagle3` and
-`smollm2-135m-peagle`, heads for the public SmolLM2-135M-Instruct, learnt from that model's sampled answers
-to opening questions of ShareGPT (`sharegpt-train` in `params/datasets.yaml`), less the answers that loop;
-neither is shipped. The held-out prompts in `models/heldout/` were never trained on; of `math`, `json` and
-`sql` whole patterns are held out (sequences of events, combinations of wordings or clauses), of the others
-whole objects and paragraphs. `mixed.jsonl` is the held-out prompts of the five trained domains in turn.
+training (PSF licence 2.0). The pocket models see no other text. `smollm2-135m-eagle3`, `smollm2-135m-peagle`
+and `smollm2-135m-draft`, two heads and a draft model for the public SmolLM2-135M-Instruct, learnt from that
+model's sampled answers to opening questions of ShareGPT (`sharegpt-train` in `params/datasets.yaml`), less
+the answers that loop; no text of either is shipped. The held-out prompts in `models/heldout/` were never
+trained on; of `math`, `json` and `sql` whole patterns are held out (sequences of events, combinations of
+wordings or clauses), of the others whole objects and paragraphs. `mixed.jsonl` is the held-out prompts of the
+five trained domains in turn.
 
 **Start.** A recipe with a `start` goes on from the weights of an older commit of this repository, which were
 trained from nothing by the recipe beside them.
@@ -78,8 +80,11 @@ def _model(folder: Path) -> Iterator[str]:
     size = stored.stat().st_size
     yield f"## {folder.name}\n"
     yield f"- Parameters stored: {count / 1e6:.1f} M, {size / 1e6:.1f} MB"
+    made = {copy.of: copy.stage for copy in COPIES.values()}.get(f"models/{folder.name}")
     if stored.name == next_version.FILE:
-        yield f"- Stored is the difference to `{recipe['start']}` alone: `specbook train next-copy` adds it"
+        yield f"- Stored is the difference to `{recipe['start']}` alone: `specbook train {made}` adds it"
+    if stored.name == cut.FILE:
+        yield f"- Stored are its layers alone: `specbook train {made}` adds what it shares with its target"
     yield f"- SHA-256 of the weights: `{provenance.model_sha256(f'models/{folder.name}', None)[:16]}...`"
     yield f"- Recipe (seeds included): {', '.join(f'`{k}={v}`' for k, v in recipe.items())}\n"
     if (folder / "training.csv").exists():

@@ -43,7 +43,7 @@ TRAINED = {
     f"{DENSE.model}-draft": "draft", MOE.model: "moe", f"{MOE.model}-eagle3": "moe-eagle3",
     f"{MOE.model}-peagle": "moe-peagle", f"models/{NEXT.name}": "next",
     f"models/{NEXT.name}-eagle3": "next-eagle3", f"models/{SMOLLM2.name}-eagle3": "smollm2-eagle3",
-    f"models/{SMOLLM2.name}-peagle": "smollm2-peagle",
+    f"models/{SMOLLM2.name}-peagle": "smollm2-peagle", f"models/{SMOLLM2.name}-draft": "smollm2-draft",
     **dict.fromkeys(map(noise_head, NOISE), "moe-noise"),
     **dict.fromkeys(CURVE, "smollm2-curve"),
 }  # fmt: skip
@@ -51,6 +51,7 @@ TRAINED = {
 COPIES = {
     **{f"build/{DENSE.name}-{form}": Copy(form, DENSE.model) for form in ("int8", "int4")},
     NEXT.model: Copy("next-copy", f"models/{NEXT.name}"),
+    f"build/{SMOLLM2.name}-draft": Copy("smollm2-draft-copy", f"models/{SMOLLM2.name}-draft"),
     f"build/{SMOLLM2.name}-eagle3-f32": Copy("smollm2-eagle3-gguf", f"models/{SMOLLM2.name}-eagle3"),
 }
 """What is made of it: folder -> how."""

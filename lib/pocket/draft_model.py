@@ -1,4 +1,7 @@
-"""Train a plain draft model: the target's tokenizer, few layers, learnt from the target's own answers."""
+"""Train a plain draft model: the target's tokenizer, few layers, learnt from the target's own answers.
+
+The layers are new ones, or some of the target's (`cut`).
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +10,7 @@ from typing import Any
 from transformers import AutoTokenizer
 
 from pocket import loop, outputs
+from pocket.cut import CutRecipe
 from pocket.outputs import OutputsRecipe
 from pocket.target import TargetRecipe
 from specbook import paths
@@ -25,7 +29,7 @@ class DraftModelRecipe(TargetRecipe, OutputsRecipe):
 
 def train(
     target: Target,
-    recipe: DraftModelRecipe,
+    recipe: DraftModelRecipe | CutRecipe,
     scratch: Path,
     out: Path,
     device: str = "cpu",
@@ -38,8 +42,9 @@ def train(
         ConfigError: if the checkpoint in `scratch` was made with another recipe.
         EngineError: if the target cannot be served, where it has not answered the prompts yet.
     """
+    report(f"{out.name}: the target answers the training prompts")
     answered = outputs.target_outputs(target, recipe, scratch)
-    tokenizer = AutoTokenizer.from_pretrained(paths.root() / target.model)
+    tokenizer = None if recipe.start else AutoTokenizer.from_pretrained(paths.root() / target.model)
     return loop.train(
         recipe, out, scratch / out.name, device, report, workers,
         samples=outputs.endless(answered, recipe.seed), tokenizer=tokenizer,

@@ -15,7 +15,7 @@ from pocket import checkpoint
 from pocket.loss import held_out_batches, held_out_losses, to_torch
 from pocket.muon import Muon
 from pocket.packing import batches, encoded, mixture
-from pocket.target import TargetRecipe, new_model
+from pocket.target import TrainingRecipe, new_model
 
 LOG_STEPS = 60
 """From one held-out loss, and checkpoint, to the next."""
@@ -25,7 +25,7 @@ factors of a matrix."""
 
 
 def train(
-    recipe: TargetRecipe,
+    recipe: TrainingRecipe,
     out: Path,
     scratch: Path,
     device: str = "cpu",
@@ -72,7 +72,7 @@ def train(
 
 
 def _steps(
-    stream, model, steppers, recipe: TargetRecipe, made: checkpoint.Progress, workers: int
+    stream, model, steppers, recipe: TrainingRecipe, made: checkpoint.Progress, workers: int
 ) -> Iterator[float]:
     """A step for each batch, counted in `made`: its loss."""
     pool, device = ThreadPoolExecutor(workers), str(model.device)
@@ -84,7 +84,7 @@ def _steps(
         yield loss
 
 
-def _step(pool, workers: int, model, steppers, tensors, recipe: TargetRecipe, step: int) -> float:
+def _step(pool, workers: int, model, steppers, tensors, recipe: TrainingRecipe, step: int) -> float:
     loss, scale = _backward(pool, workers, model, tensors, recipe), lr_scale(step, recipe)
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     for optimizer in steppers:
@@ -95,7 +95,7 @@ def _step(pool, workers: int, model, steppers, tensors, recipe: TargetRecipe, st
     return loss
 
 
-def _backward(pool, workers: int, model, tensors, recipe: TargetRecipe) -> float:
+def _backward(pool, workers: int, model, tensors, recipe: TrainingRecipe) -> float:
     """The batch's loss, and its gradients: each worker takes its share of the rows, and gradients add up."""
     total = tensors[-1].sum()
 
@@ -107,13 +107,15 @@ def _backward(pool, workers: int, model, tensors, recipe: TargetRecipe) -> float
     return sum(pool.map(part, zip(*(t.chunk(workers) for t in tensors), strict=True)))
 
 
-def lr_scale(step: int, recipe: TargetRecipe) -> float:
+def lr_scale(step: int, recipe: TrainingRecipe) -> float:
     """Warm up, hold, fall linearly to 0: the held part does not depend on how long training will last."""
     decay_steps = max(1, int(recipe.steps * recipe.decay_share))
     return min(1.0, (step + 1) / max(1, recipe.warmup_steps), (recipe.steps - step) / decay_steps)
 
 
-def optimizers(model: torch.nn.Module, recipe: TargetRecipe, workers: int = 1) -> list[torch.optim.Optimizer]:
+def optimizers(
+    model: torch.nn.Module, recipe: TrainingRecipe, workers: int = 1
+) -> list[torch.optim.Optimizer]:
     """Muon for the layers' matrices, as it learns from half the tokens AdamW needs; AdamW for the rest.
 
     What is fixed has none.

@@ -106,7 +106,8 @@ def target_outputs(target: Target, recipe: OutputsRecipe, out: Path) -> Path:
 def _digest(target: Target, recipe: OutputsRecipe) -> str:
     """Digest of all that decides an answer: a head learnt from another target's would fit neither."""
     weights = provenance.model_sha256(target.model, target.revision)
-    decides = (weights, target.dtype, recipe.prompts_per_domain, recipe.max_tokens, PROMPT_SEED)
+    count = 0 if recipe.data_set else recipe.prompts_per_domain
+    decides = (weights, target.dtype, count, recipe.max_tokens, PROMPT_SEED)
     if recipe.domains != DOMAINS:
         decides = (*decides, recipe.domains)
     if target.router_noise:

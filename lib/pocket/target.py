@@ -8,7 +8,14 @@ from typing import Any, ClassVar
 
 import torch
 from pydantic import Field
-from transformers import AutoTokenizer, PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 from pocket import checkpoint
 from pocket.corpus import DOMAINS, train_examples
@@ -17,25 +24,17 @@ from pocket.tokenizer import END, PAD, VOCAB_SIZE, train_tokenizer
 from specbook.config.schema import Frozen
 
 
-class TargetRecipe(Frozen):
-    """Everything that decides the weights."""
+class TrainingRecipe(Frozen):
+    """How a model is trained, whatever its size."""
 
     may_see: ClassVar[Sequence[str]] = DOMAINS
     """Domains that it may be trained on."""
 
-    num_hidden_layers: int = 24
-    hidden_size: int = 192
-    intermediate_size: int = 512
-    num_attention_heads: int = 3
-    num_key_value_heads: int = 1
-    head_dim: int = 64
-    shares: dict[str, float] = Field(
-        default={"code": 0.12, "chat": 0.13, "math": 0.3, "json": 0.3, "prose": 0.15}
-    )
-    """Share of each domain in the examples."""
-    prompt_weight: float = 0.1
+    shares: dict[str, float] = Field(default={})
+    """Share of each domain in the examples; none of those that learn from a target's answers alone."""
+    prompt_weight: float = 0.0
     """Weight of a prompt token in the loss; an answer token weighs 1."""
-    start: str | None = "36ca260:models/pocket-dense"
+    start: str | None
     """Weights and tokenizer to go on from: a folder of the project, or one of an older commit as git names it
     (`commit:models/name`); None: from nothing."""
     rows: int = 12
@@ -50,7 +49,7 @@ class TargetRecipe(Frozen):
     """For embeddings, norms and routers."""
     seed: int = 0
 
-    def begin(self, scratch: Path) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerBase]:
+    def begin(self, scratch: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
         """Model and tokenizer before the first step; see `starting_point`."""
         return starting_point(self, scratch)
 
@@ -70,6 +69,22 @@ class TargetRecipe(Frozen):
     ) -> None:
         """Write what is kept of a trained model to `out`; see `checkpoint.publish`."""
         checkpoint.publish(out, model, tokenizer, self, log)
+
+
+class TargetRecipe(TrainingRecipe):
+    """Everything that decides the weights."""
+
+    num_hidden_layers: int = 24
+    hidden_size: int = 192
+    intermediate_size: int = 512
+    num_attention_heads: int = 3
+    num_key_value_heads: int = 1
+    head_dim: int = 64
+    shares: dict[str, float] = Field(
+        default={"code": 0.12, "chat": 0.13, "math": 0.3, "json": 0.3, "prose": 0.15}
+    )
+    prompt_weight: float = 0.1
+    start: str | None = "36ca260:models/pocket-dense"
 
 
 def model_config(recipe: TargetRecipe) -> Qwen3Config:
@@ -103,7 +118,7 @@ def new_model(recipe: TargetRecipe) -> Qwen3ForCausalLM:
     return model
 
 
-def starting_point(recipe: TargetRecipe, scratch: Path) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerBase]:
+def starting_point(recipe: TrainingRecipe, scratch: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Model and tokenizer as the recipe starts: random and learnt anew, or those of a folder.
 
     Raises:
@@ -113,5 +128,5 @@ def starting_point(recipe: TargetRecipe, scratch: Path) -> tuple[Qwen3ForCausalL
         return new_model(recipe), build_tokenizer(recipe.seed)
     start = checkpoint.older(recipe.start, scratch)
     torch.manual_seed(recipe.seed)
-    model = Qwen3ForCausalLM.from_pretrained(start, dtype=torch.float32, attn_implementation="sdpa")
+    model = AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32, attn_implementation="sdpa")
     return model, AutoTokenizer.from_pretrained(start)

@@ -14,7 +14,9 @@ from specbook.errors import ConfigError
 from specbook.suggestions import near
 
 if TYPE_CHECKING:
+    from pocket.cut import CutRecipe
     from pocket.draft import HeadRecipe
+    from pocket.draft_model import DraftModelRecipe
     from pocket.target import TargetRecipe
 
 EAGLE3 = "02a8934:models/pocket-dense-eagle3"
@@ -42,6 +44,7 @@ def run(what: str, device: str, report: Callable[[str], None]) -> None:
         "smollm2-curve": _smollm2_curve, "study": _study, "moe-noise": _moe_noise,
         "int8": partial(_narrow_copy, "int8"), "int4": partial(_narrow_copy, "int4"),
         "next-copy": _next_copy, "smollm2-eagle3-gguf": _smollm2_gguf,
+        "smollm2-draft": _smollm2_draft, "smollm2-draft-copy": _smollm2_draft_copy,
     }  # fmt: skip
     if what != "all" and what not in stages | apart:
         raise ConfigError(f"nothing called {what!r} to train{near(what, ['all', *stages, *apart])}")
@@ -204,6 +207,28 @@ def _smollm2_peagle(device: str, report: Callable[[str], None]) -> None:
     _head(SMOLLM2, recipe, report)
 
 
+def _smollm2_draft(device: str, report: Callable[[str], None]) -> None:
+    """A draft model of two of its layers, on half of the answers of its EAGLE-3 head."""
+    from pocket.cut import CutRecipe
+    from specbook.bench import provenance
+
+    _packaged(SMOLLM2.model, report)
+    recipe = CutRecipe(
+        start=SMOLLM2.model, start_sha256=provenance.model_sha256(SMOLLM2.model, None), layers=(0, 1),
+        steps=300, data_set="sharegpt-train", num_prompts=768, temperature=0.7, max_tokens=256,
+    )  # fmt: skip
+    _draft_model(SMOLLM2, recipe, device, report)
+
+
+def _smollm2_draft_copy(device: str, report: Callable[[str], None]) -> None:
+    from pocket import cut
+
+    name = f"{SMOLLM2.name}-draft"
+    target = _packaged(SMOLLM2.model, report)
+    made = cut.copy(target, paths.models_dir() / name, paths.build_dir() / name)
+    report(f"smollm2-draft-copy: {paths.portable(str(made))}")
+
+
 def _smollm2_curve(device: str, report: Callable[[str], None]) -> None:
     """The same head, of fewer answers."""
     for folder, num_prompts in CURVE.items():
@@ -316,11 +341,19 @@ def _trained_head(served: Target, recipe: "HeadRecipe", out: Path, report: Calla
 
 
 def _draft(device: str, report: Callable[[str], None]) -> None:
+    from pocket.draft_model import DraftModelRecipe
+
+    _draft_model(DENSE, DraftModelRecipe(), device, report)
+
+
+def _draft_model(
+    served: Target, recipe: "DraftModelRecipe | CutRecipe", device: str, report: Callable[[str], None]
+) -> None:
     from pocket import draft_model
 
     _check_device(device)
-    out = paths.models_dir() / f"{DENSE.name}-draft"
-    draft_model.train(DENSE, draft_model.DraftModelRecipe(), scratch(), out, device, report, _workers(device))
+    out = paths.models_dir() / f"{served.name}-draft"
+    draft_model.train(served, recipe, scratch(), out, device, report, _workers(device))
 
 
 def _card(device: str, report: Callable[[str], None]) -> None:

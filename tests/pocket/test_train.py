@@ -7,6 +7,7 @@ from pocket.corpus import DOMAINS, UNSEEN
 from pocket.outputs import OutputsRecipe
 from pocket.study import BASE
 from specbook import config
+from specbook.bench import provenance
 from specbook.errors import ConfigError
 
 
@@ -116,6 +117,19 @@ def test_trained_heads_are_kept_when_a_stage_goes_on(heads, tmp_path, monkeypatc
     (start / "model.safetensors").write_bytes(b"trained again")
     train.run("moe-noise", "cpu", lambda line: None)
     assert len(heads) == 7 + 6
+
+
+def test_the_public_models_draft_learns_from_its_answers(heads, monkeypatch):
+    made = []
+    monkeypatch.setattr(train, "_packaged", lambda model, report: None)
+    monkeypatch.setattr(provenance, "model_sha256", lambda model, revision: f"SHA-256 of {model}")
+    monkeypatch.setattr(outputs, "endless", lambda answered, seed: answered.name)
+    monkeypatch.setattr(loop, "train", lambda *given, samples, **more: made.append((*given[:2], samples)))
+    train.run("smollm2-draft", "cpu", lambda line: None)
+    ((recipe, out, learnt),) = made
+    assert (out.name, learnt) == ("smollm2-135m-draft", "answers.jsonl")
+    assert recipe.start_sha256 == f"SHA-256 of {recipe.start}" == f"SHA-256 of {catalogue.SMOLLM2.model}"
+    assert (recipe.data_set, recipe.temperature) == ("sharegpt-train", 0.7)
 
 
 def test_a_studied_head_is_not_among_the_models(heads, monkeypatch):
