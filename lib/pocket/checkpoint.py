@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 import torch
+from safetensors.torch import save_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from specbook import paths
@@ -119,6 +120,16 @@ def publish(
     out.mkdir(parents=True, exist_ok=True)
     model.to(torch.bfloat16).save_pretrained(out)
     tokenizer.save_pretrained(out)
+    write_recipe(out, recipe)
+    write_curve(out, log)
+
+
+def publish_part(
+    out: Path, file: str, tensors: Mapping[str, torch.Tensor], recipe: Frozen, log: Sequence[dict[str, Any]]
+) -> None:
+    """Write a part that a served model is made of, and beside it the recipe and how training went."""
+    out.mkdir(parents=True, exist_ok=True)
+    save_file(dict(tensors), out / file, metadata={"format": "pt"})
     write_recipe(out, recipe)
     write_curve(out, log)
 

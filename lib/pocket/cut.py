@@ -64,13 +64,14 @@ class CutRecipe(TrainingRecipe, OutputsRecipe):
     def loss(self, model: PreTrainedModel, rows: tuple[torch.Tensor, ...]) -> torch.Tensor:
         """Divergence of its distribution from the target's (Kullback-Leibler), nats per answer token."""
         ids, mask, positions, _, weights = rows
+        counted = weights > 0
         got = model.model(input_ids=ids, attention_mask=mask, position_ids=positions).last_hidden_state
         drafted, wanted = (
             model.lm_head(states).log_softmax(dim=1)
-            for states in (got[weights > 0], self._wanted(ids, positions)[weights > 0])
+            for states in (got[counted], self._wanted(ids, positions)[counted])
         )
         each = functional.kl_div(drafted, wanted, log_target=True, reduction="none").sum(dim=1)
-        return (each * weights[weights > 0]).sum() / weights.sum()
+        return (each * weights[counted]).sum() / weights.sum()
 
     def _wanted(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """What the target's output head reads at each token of these rows; 0 where a row is padded."""
@@ -92,11 +93,8 @@ class CutRecipe(TrainingRecipe, OutputsRecipe):
         log: Sequence[dict[str, Any]],
     ) -> None:
         """Write the layers alone, and beside them this recipe and how training went."""
-        out.mkdir(parents=True, exist_ok=True)
         kept = {name: tensor.bfloat16() for name, tensor in model.state_dict().items() if LEARNS.match(name)}
-        save_file(narrowed(kept), out / FILE, metadata={"format": "pt"})
-        checkpoint.write_recipe(out, self)
-        checkpoint.write_curve(out, log)
+        checkpoint.publish_part(out, FILE, narrowed(kept), self, log)
 
 
 @cache  # each answer is read once, and learnt from several times

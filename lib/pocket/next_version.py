@@ -57,10 +57,7 @@ class NextRecipe(TargetRecipe):
         log: Sequence[dict[str, Any]],
     ) -> None:
         """Write the difference alone (bfloat16), and beside it this recipe and how training went."""
-        out.mkdir(parents=True, exist_ok=True)
-        save_file(difference(model), out / FILE, metadata={"format": "pt"})
-        checkpoint.write_recipe(out, self)
-        checkpoint.write_curve(out, log)
+        checkpoint.publish_part(out, FILE, difference(model), self, log)
 
 
 class LowRank(torch.nn.Module):

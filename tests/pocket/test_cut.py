@@ -122,7 +122,7 @@ def test_layers_of_another_target_are_refused(trained, whole, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_draft_model_that_was_not_trained_is_told_with_its_mend(whole, tmp_path):
+def test_a_draft_model_that_was_not_trained_is_named(whole, tmp_path):
     with pytest.raises(ConfigError, match=r"no layers.safetensors: train the draft model first"):
         cut.copy(whole, tmp_path, tmp_path / "out")
 
